@@ -109,7 +109,8 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 #define FAULT_MS 900     /* the length of a fault that comes and goes */
 
 static struct server server;
-static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
+
+#include "wires.h"
 
 static rlock_client *client_with(const char *path, rlock_wire wire, int64_t timeout_ms) {
     rlock_config config = kit_config(&server);
@@ -268,22 +269,22 @@ int main(int argc, char **argv) {
         TEST(unreachable_server_is_no_connection),
         TEST(server_with_too_many_clients_refuses_for_now),
         TEST(full_server_is_told_with_its_words_every_time),
-        TEST(key_of_another_type_is_refused_or_lost_and_left_alone),
-        TEST(server_killed_without_data_tells_the_holder),
+        ON_EACH_WIRE(key_of_another_type_is_refused_or_lost_and_left_alone),
+        ON_EACH_WIRE(server_killed_without_data_tells_the_holder),
         TEST(release_finds_its_server_again),
         TEST(server_stopped_for_3_s_ends_short_holds_and_spares_long_ones),
-        TEST(connections_may_be_killed_in_every_state),
+        ON_EACH_WIRE(connections_may_be_killed_in_every_state),
         TEST(paused_clients_are_waited_for),
         TEST(loading_server_is_waited_for),
         TEST(black_holed_holder_is_told_by_its_deadline),
         TEST(black_holed_renewal_and_release_are_unknown),
-        TEST(replies_split_at_every_byte_are_understood),
+        ON_EACH_WIRE(replies_split_at_every_byte_are_understood),
         TEST(validity_counts_from_the_sending),
-        TEST(reply_after_its_own_deadline_is_refused),
-        TEST(unanswered_acquire_is_retried_and_granted_once),
-        TEST(unanswered_try_is_unknown_and_cleaned_up),
+        ON_EACH_WIRE(reply_after_its_own_deadline_is_refused),
+        ON_EACH_WIRE(unanswered_acquire_is_retried_and_granted_once),
+        ON_EACH_WIRE(unanswered_try_is_unknown_and_cleaned_up),
         TEST(unanswered_release_is_sent_again),
-        TEST(acquire_that_an_old_connection_still_carries_is_waited_for),
+        ON_EACH_WIRE(acquire_that_an_old_connection_still_carries_is_waited_for),
         TEST(lies_grant_nothing),
         TEST(lies_answer_no_question),
         TEST(reply_that_nobody_asked_for_ends_the_connection),
@@ -291,7 +292,7 @@ int main(int argc, char **argv) {
         TEST(proxy_that_closes_at_a_step_of_the_greeting_is_no_connection),
         TEST(server_that_closes_at_once_is_not_stormed),
         TEST(refusal_inside_a_script_is_told_in_every_dialect),
-        TEST(tracking_refused_for_a_moment_is_asked_for_again),
+        ON_EACH_WIRE(tracking_refused_for_a_moment_is_asked_for_again),
         TEST(wrong_reply_is_no_answer_and_ends_the_connection),
         TEST(fence_of_a_queued_kind_is_as_exact_and_may_have_its_mark),
         TEST(server_that_never_knows_a_script_is_not_asked_for_ever),
@@ -338,7 +339,7 @@ int main(int argc, char **argv) {
         TEST(client_may_be_freed_while_its_tracking_is_not_answered),
         TEST(process_that_slept_over_an_unanswered_tracking_recovers),
         TEST(tracking_answered_for_a_connection_that_went_is_none),
-        TEST(server_that_hides_client_ids_is_polled_or_listened_to),
+        ON_EACH_WIRE(server_that_hides_client_ids_is_polled_or_listened_to),
         TEST(messages_of_tracking_wake_only_whom_they_name),
         TEST(messages_of_channels_wake_only_whom_they_name),
         TEST(key_that_is_wanted_before_channels_work_is_listened_to_later),
@@ -438,7 +439,7 @@ int main(int argc, char **argv) {
         TEST(node_that_is_lost_often_gets_new_epochs),
         TEST(clusters_of_a_configuration_are_checked),
         TEST(seeds_of_a_store_are_checked),
-        TEST(nothing_is_granted_in_quarantine),
+        ON_EACH_WIRE(nothing_is_granted_in_quarantine),
         TEST(no_kind_is_granted_in_quarantine),
         TEST(quarantine_keeps_what_is_held),
         TEST(quarantine_lets_a_hold_be_handed_over),

@@ -48,34 +48,29 @@ static void black_holed_renewal_and_release_are_unknown(void **state) {
 }
 
 static void replies_split_at_every_byte_are_understood(void **state) {
+    rlock_wire wire = wire_of(state);
     static const char key[] = "a\0b\r\n";
-    size_t i;
+    rlock_client *client = client_with(proxy->path, wire, 2000);
+    rlock_options options;
+    struct owner *a, *b;
 
-    (void)state;
     proxy->mode = SPLIT;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_with(proxy->path, wires[i], 2000);
-        rlock_options options;
-        struct owner *a, *b;
-
-        memset(&options, 0, sizeof options);
-        options.key = key;
-        options.key_len = sizeof key - 1;
-        options.fencing = true;
-        a = owner_with(client, &options);
-        b = owner_with(client_with(proxy->path, wires[i], 2000), &options);
-        assert_int_equal(owner_acquire(a, 5000, 60000), RLOCK_OK);
-        assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 60000, owner_told, b), RLOCK_OK);
-        assert_int_equal(owner_renew(a, 0), RLOCK_OK);
-        kit_run(300);
-        assert_int_equal(b->seen[RLOCK_ACQUIRED], 0);
-        assert_int_equal(owner_release(a), RLOCK_OK);
-        assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
-        assert_int_equal(owner_release(b), RLOCK_OK);
-        assert_int_equal(kit_stats(client).faults, 0);
-        kit_reset();
-    }
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.key_len = sizeof key - 1;
+    options.fencing = true;
+    a = owner_with(client, &options);
+    b = owner_with(client_with(proxy->path, wire, 2000), &options);
+    assert_int_equal(owner_acquire(a, 5000, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 60000, owner_told, b), RLOCK_OK);
+    assert_int_equal(owner_renew(a, 0), RLOCK_OK);
+    kit_run(300);
+    assert_int_equal(b->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(owner_release(a), RLOCK_OK);
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(kit_stats(client).faults, 0);
 }
 
 static void validity_counts_from_the_sending(void **state) {
@@ -91,71 +86,56 @@ static void validity_counts_from_the_sending(void **state) {
 }
 
 static void reply_after_its_own_deadline_is_refused(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_with(proxy->path, wire, 2000), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_with(proxy->path, wires[i], 2000), "k");
-
-        proxy->mode = PASS;
-        assert_int_equal(owner_acquire(o, 2000, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        proxy->mode = DELAY_200_MS;
-        assert_int_not_equal(owner_acquire(o, 0, 100), RLOCK_OK);
-        assert_false(rlock_is_held(o->lock));
-        kit_reset();
-    }
+    proxy->mode = PASS;
+    assert_int_equal(owner_acquire(o, 2000, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    proxy->mode = DELAY_200_MS;
+    assert_int_not_equal(owner_acquire(o, 0, 100), RLOCK_OK);
+    assert_false(rlock_is_held(o->lock));
 }
 
 static void unanswered_acquire_is_retried_and_granted_once(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_at(proxy->path, wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_at(proxy->path, wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        proxy->mode = SWALLOW_REPLIES;
-        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
-        kit_run(50);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1); /* it was executed, and nobody knows */
-        proxy->mode = PASS;
-        proxy_cuts();
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        if (wires[i] == RLOCK_WIRE_REDISSON) {
-            assert_string_equal(
-                str(ask(&server, "EVAL %s 1 k", "return redis.call('hvals', KEYS[1])[1]")), "1");
-        }
-        kit_run(300);
-        assert_true(rlock_is_held(o->lock));
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
-        assert_int_equal(o->seen[RLOCK_ACQUIRED], 2);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-        kit_reset();
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    proxy->mode = SWALLOW_REPLIES;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    kit_run(50);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1); /* it was executed, and nobody knows */
+    proxy->mode = PASS;
+    proxy_cuts();
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    if (wire == RLOCK_WIRE_REDISSON) {
+        assert_string_equal(
+            str(ask(&server, "EVAL %s 1 k", "return redis.call('hvals', KEYS[1])[1]")), "1");
     }
+    kit_run(300);
+    assert_true(rlock_is_held(o->lock));
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 2);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void unanswered_try_is_unknown_and_cleaned_up(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_at(proxy->path, wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_at(proxy->path, wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        proxy->mode = SWALLOW_REPLIES;
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_UNKNOWN);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
-        proxy->mode = PASS;
-        assert_true(key_goes(&server, "k", 5000));
-        assert_true(kit_until(kit_is_clean, client, 5000));
-        kit_reset();
-    }
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    proxy->mode = SWALLOW_REPLIES;
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_UNKNOWN);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    proxy->mode = PASS;
+    assert_true(key_goes(&server, "k", 5000));
+    assert_true(kit_until(kit_is_clean, client, 5000));
 }
 
 static void unanswered_release_is_sent_again(void **state) {
@@ -187,36 +167,31 @@ static void acquire_is_held_back(struct owner *o) {
 
 /* The end of one old connection says nothing about an older one. */
 static void acquire_that_an_old_connection_still_carries_is_waited_for(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client;
+    struct owner *first, *second;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client;
-        struct owner *first, *second;
-
-        tell(ask(&server, "ACL SETUSER locker -client|kill"));
-        client = client_at(proxy->path, wires[i]);
-        first = owner_new(client, "first");
-        second = owner_new(client, "second");
-        assert_int_equal(owner_acquire(first, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(first), RLOCK_OK);
-        acquire_is_held_back(first); /* the server is not allowed to end this connection */
-        assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(second), RLOCK_OK);
-        tell(ask(&server, "ACL SETUSER locker +client|kill"));
-        acquire_is_held_back(second); /* but it may end this one */
-        assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(second), RLOCK_OK);
-        kit_run(400); /* long enough for the answer that there is no such token */
-        assert_true(kit_stats(client).cleaning > 0);
-        proxy_delivers_late();
-        while (num(ask(&server, "EXISTS first")) == 0) {
-            server_sleep_ms(1);
-        }
-        assert_true(key_goes(&server, "first", 3000));
-        assert_int_equal(num(ask(&server, "EXISTS second")), 0);
-        kit_reset();
+    tell(ask(&server, "ACL SETUSER locker -client|kill"));
+    client = client_at(proxy->path, wire);
+    first = owner_new(client, "first");
+    second = owner_new(client, "second");
+    assert_int_equal(owner_acquire(first, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(first), RLOCK_OK);
+    acquire_is_held_back(first); /* the server is not allowed to end this connection */
+    assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(second), RLOCK_OK);
+    tell(ask(&server, "ACL SETUSER locker +client|kill"));
+    acquire_is_held_back(second); /* but it may end this one */
+    assert_int_equal(owner_acquire(second, 3000, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(second), RLOCK_OK);
+    kit_run(400); /* long enough for the answer that there is no such token */
+    assert_true(kit_stats(client).cleaning > 0);
+    proxy_delivers_late();
+    while (num(ask(&server, "EXISTS first")) == 0) {
+        server_sleep_ms(1);
     }
+    assert_true(key_goes(&server, "first", 3000));
+    assert_int_equal(num(ask(&server, "EXISTS second")), 0);
 }
 
 #endif /* TESTS_FAULTS_PROXY_H */

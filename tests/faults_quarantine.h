@@ -40,29 +40,25 @@ static int acquires(void) {
 
 /* An attempt is told at once, and for how long; a waiter is served when that is over. */
 static void nothing_is_granted_in_quarantine(void **state) {
-    int i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = quarantined(wire, ":3000\r\n", false);
+    struct owner *once = owner_new(client, "k"), *waits = owner_new(client, "k2");
+    struct owner *fenced = owner_fenced(client, "k3"), *gives_up = owner_new(client, "k4");
+    int64_t began_us = stage.now_us;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = quarantined(wires[i], ":3000\r\n", false);
-        struct owner *once = owner_new(client, "k"), *waits = owner_new(client, "k2");
-        struct owner *fenced = owner_fenced(client, "k3"), *gives_up = owner_new(client, "k4");
-        int64_t began_us = stage.now_us;
-
-        assert_int_equal(stage_acquire(once, 0, 0), RLOCK_ERR_SERVER);
-        assert_string_equal(once->text[RLOCK_ACQUIRED],
-                            "quarantine: nothing is granted for 3000 ms more");
-        assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
-        assert_int_equal(rlock_acquire(fenced->lock, 60000, 1000, owner_told, fenced), RLOCK_OK);
-        assert_int_equal(stage_acquire(gives_up, 1999, 0), RLOCK_ERR_SERVER);
-        assert_non_null(strstr(gives_up->text[RLOCK_ACQUIRED], "quarantine: nothing is granted"));
-        assert_int_equal(acquires(), 0);
-        stage_runs((began_us + 2999000 - stage.now_us) / 1000);
-        assert_int_equal(acquires(), 0);
-        assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 2), RLOCK_OK);
-        assert_int_equal(stage_wait(fenced, RLOCK_ACQUIRED, 2), RLOCK_OK);
-        assert_int_equal(stage_acquire(once, 0, 0), RLOCK_OK);
-    }
+    assert_int_equal(stage_acquire(once, 0, 0), RLOCK_ERR_SERVER);
+    assert_string_equal(once->text[RLOCK_ACQUIRED],
+                        "quarantine: nothing is granted for 3000 ms more");
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 0, owner_told, waits), RLOCK_OK);
+    assert_int_equal(rlock_acquire(fenced->lock, 60000, 1000, owner_told, fenced), RLOCK_OK);
+    assert_int_equal(stage_acquire(gives_up, 1999, 0), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(gives_up->text[RLOCK_ACQUIRED], "quarantine: nothing is granted"));
+    assert_int_equal(acquires(), 0);
+    stage_runs((began_us + 2999000 - stage.now_us) / 1000);
+    assert_int_equal(acquires(), 0);
+    assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 2), RLOCK_OK);
+    assert_int_equal(stage_wait(fenced, RLOCK_ACQUIRED, 2), RLOCK_OK);
+    assert_int_equal(stage_acquire(once, 0, 0), RLOCK_OK);
 }
 
 static void no_kind_is_granted_in_quarantine(void **state) {

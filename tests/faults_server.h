@@ -431,37 +431,31 @@ static void first_connect_is_retried_until_the_server_is_there(void **state) {
 #define LIST "listpb"
 
 static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_at(server.socket, wire);
+    struct owner *tried = owner_new(client, LIST), *waited = owner_new(client, LIST);
+    struct owner *renewed = owner_new(client, "a"), *watched = owner_new(client, B);
+    struct owner *released = owner_new(client, C);
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_at(server.socket, wires[i]);
-        struct owner *tried = owner_new(client, LIST), *waited = owner_new(client, LIST);
-        struct owner *renewed = owner_new(client, "a"), *watched = owner_new(client, B);
-        struct owner *released = owner_new(client, C);
-
-        tell(ask(&server, "RPUSH " LIST " x"));
-        assert_int_equal(owner_acquire(tried, 0, 1000), RLOCK_ERR_WRONG_TYPE);
-        assert_int_equal(rlock_acquire(waited->lock, RLOCK_FOREVER, 1000, owner_told, waited),
-                         RLOCK_OK);
-        assert_int_equal(owner_wait(waited, RLOCK_ACQUIRED, 2000), RLOCK_ERR_WRONG_TYPE);
-        assert_int_equal(owner_acquire(renewed, 0, 60000), RLOCK_OK);
-        assert_int_equal(owner_acquire(watched, 0, 0), RLOCK_OK);
-        assert_int_equal(owner_acquire(released, 0, 60000), RLOCK_OK);
-        tell(ask(&server, "DEL a " B " " C));
-        tell(ask(&server, "RPUSH a x"));
-        tell(ask(&server, "RPUSH " B " x"));
-        tell(ask(&server, "RPUSH " C " x"));
-        assert_int_equal(owner_release(released), RLOCK_ERR_NOT_HELD);
-        assert_int_equal(owner_renew(renewed, 0), RLOCK_ERR_LOST);
-        assert_int_equal(owner_wait(renewed, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
-        assert_int_equal(renewed->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
-        assert_int_equal(owner_wait(watched, RLOCK_LOST, WATCHDOG_MS), RLOCK_ERR_LOST);
-        assert_int_equal(watched->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
-        assert_int_equal(num(ask(&server, "EXISTS a " LIST " " B " " C)), 4);
-        tell(ask(&server, "DEL a " LIST " " B " " C));
-        kit_reset();
-    }
+    tell(ask(&server, "RPUSH " LIST " x"));
+    assert_int_equal(owner_acquire(tried, 0, 1000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(rlock_acquire(waited->lock, RLOCK_FOREVER, 1000, owner_told, waited),
+                     RLOCK_OK);
+    assert_int_equal(owner_wait(waited, RLOCK_ACQUIRED, 2000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_acquire(renewed, 0, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(watched, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(released, 0, 60000), RLOCK_OK);
+    tell(ask(&server, "DEL a " B " " C));
+    tell(ask(&server, "RPUSH a x"));
+    tell(ask(&server, "RPUSH " B " x"));
+    tell(ask(&server, "RPUSH " C " x"));
+    assert_int_equal(owner_release(released), RLOCK_ERR_NOT_HELD);
+    assert_int_equal(owner_renew(renewed, 0), RLOCK_ERR_LOST);
+    assert_int_equal(owner_wait(renewed, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
+    assert_int_equal(renewed->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
+    assert_int_equal(owner_wait(watched, RLOCK_LOST, WATCHDOG_MS), RLOCK_ERR_LOST);
+    assert_int_equal(watched->reason[RLOCK_LOST], RLOCK_REASON_STOLEN);
+    assert_int_equal(num(ask(&server, "EXISTS a " LIST " " B " " C)), 4);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -469,37 +463,28 @@ static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) 
  */
 
 static void server_killed_without_data_tells_the_holder(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *held, *next;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config = kit_config(&server);
-        rlock_client *client;
-        struct owner *held, *next;
-
-        config.wire = wires[i];
-        config.command_timeout_ms = TIMEOUT_MS;
-        client = kit_client(&config);
-        held = owner_new(client, "k");
-        next = owner_new(client, "k");
-        assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
-        assert_int_equal(rlock_acquire(next->lock, RLOCK_FOREVER, 5000, owner_told, next),
-                         RLOCK_OK);
-        kit_run(100);
-        server_kill9(&server);
-        kit_run(300);
-        assert_true(rlock_is_held(held->lock)); /* nothing is known yet: the lease still runs */
-        assert_int_equal(server_restart(&server), 0);
-        assert_int_equal(owner_wait(held, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-        assert_true(held->reason[RLOCK_LOST] == RLOCK_REASON_DELETED ||
-                    held->reason[RLOCK_LOST] == RLOCK_REASON_STOLEN);
-        assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(held->at_us[RLOCK_LOST] <= next->at_us[RLOCK_ACQUIRED]);
-        kit_reset();
-        kit_hand_drop();
-        tell(ask(&server, "FLUSHALL"));
-        user_may_do_everything();
-    }
+    config.wire = wire;
+    config.command_timeout_ms = TIMEOUT_MS;
+    client = kit_client(&config);
+    held = owner_new(client, "k");
+    next = owner_new(client, "k");
+    assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(next->lock, RLOCK_FOREVER, 5000, owner_told, next), RLOCK_OK);
+    kit_run(100);
+    server_kill9(&server);
+    kit_run(300);
+    assert_true(rlock_is_held(held->lock)); /* nothing is known yet: the lease still runs */
+    assert_int_equal(server_restart(&server), 0);
+    assert_int_equal(owner_wait(held, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_true(held->reason[RLOCK_LOST] == RLOCK_REASON_DELETED ||
+                held->reason[RLOCK_LOST] == RLOCK_REASON_STOLEN);
+    assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(held->at_us[RLOCK_LOST] <= next->at_us[RLOCK_ACQUIRED]);
 }
 
 static void release_finds_its_server_again(void **state) {
@@ -546,35 +531,29 @@ static void server_stopped_for_3_s_ends_short_holds_and_spares_long_ones(void **
 }
 
 static void connections_may_be_killed_in_every_state(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_at(server.socket, wire);
+    struct owner *idle = owner_new(client, "idle"), *held = owner_new(client, "held");
+    struct owner *watched = owner_new(client, "watched"), *waiting = owner_new(client, "k");
+    int round;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_at(server.socket, wires[i]);
-        struct owner *idle = owner_new(client, "idle"), *held = owner_new(client, "held");
-        struct owner *watched = owner_new(client, "watched"), *waiting = owner_new(client, "k");
-        int round;
-
-        assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
-        assert_int_equal(owner_acquire(watched, 0, 0), RLOCK_OK);
-        tell(ask(&server, wires[i] == RLOCK_WIRE_STRING ? "SET k x PX 60000" : "HSET k x 1"));
-        assert_int_equal(rlock_acquire(waiting->lock, RLOCK_FOREVER, 5000, owner_told, waiting),
-                         RLOCK_OK);
-        for (round = 0; round < 3; round++) {
-            kit_run(300);
-            assert_true(num(ask(&server, "CLIENT KILL USER locker")) >= 1);
-            assert_int_equal(owner_acquire(idle, 3000, 5000), RLOCK_OK);
-            assert_true(num(ask(&server, "CLIENT KILL USER locker")) >= 1);
-            assert_int_equal(owner_release(idle), RLOCK_OK);
-        }
-        tell(ask(&server, "DEL k"));
-        assert_int_equal(owner_wait(waiting, RLOCK_ACQUIRED, 3000), RLOCK_OK);
-        assert_true(rlock_is_held(watched->lock));
-        assert_int_equal(owner_renew(held, 0), RLOCK_OK);
-        assert_int_equal(held->seen[RLOCK_LOST] + watched->seen[RLOCK_LOST], 0);
-        kit_reset();
-        tell(ask(&server, "FLUSHALL"));
+    assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(watched, 0, 0), RLOCK_OK);
+    tell(ask(&server, wire == RLOCK_WIRE_STRING ? "SET k x PX 60000" : "HSET k x 1"));
+    assert_int_equal(rlock_acquire(waiting->lock, RLOCK_FOREVER, 5000, owner_told, waiting),
+                     RLOCK_OK);
+    for (round = 0; round < 3; round++) {
+        kit_run(300);
+        assert_true(num(ask(&server, "CLIENT KILL USER locker")) >= 1);
+        assert_int_equal(owner_acquire(idle, 3000, 5000), RLOCK_OK);
+        assert_true(num(ask(&server, "CLIENT KILL USER locker")) >= 1);
+        assert_int_equal(owner_release(idle), RLOCK_OK);
     }
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_wait(waiting, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_true(rlock_is_held(watched->lock));
+    assert_int_equal(owner_renew(held, 0), RLOCK_OK);
+    assert_int_equal(held->seen[RLOCK_LOST] + watched->seen[RLOCK_LOST], 0);
 }
 
 static void paused_clients_are_waited_for(void **state) {

@@ -31,35 +31,8 @@ static void *count_malloc(size_t size) {
 #define FENCE_LIFE_MS 86400000LL /* a counter outlives its last use by a day at least */
 
 static struct server server;
-static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
 
-static rlock_client *client_on(rlock_wire wire) {
-    rlock_config config = kit_config(&server);
-    rlock_client *client;
-
-    config.wire = wire;
-    client = kit_client(&config);
-    assert_non_null(client);
-    return client;
-}
-
-/* A lock of another program, as that wire has it. */
-static void foreign_takes(rlock_wire wire, const char *key, int lease_ms) {
-    if (wire == RLOCK_WIRE_STRING) {
-        tell(ask(&server, "SET %s foreign PX %d", key, lease_ms));
-    } else {
-        tell(ask(&server, "HSET %s foreign:1 1", key));
-        tell(ask(&server, "PEXPIRE %s %d", key, lease_ms));
-    }
-}
-
-/* Its release, or a forced unlock: the string wire needs no word beside the DEL. */
-static void foreign_deletes(rlock_wire wire, const char *key) {
-    tell(ask(&server, "DEL %s", key));
-    if (wire == RLOCK_WIRE_REDISSON) {
-        tell(ask(&server, "PUBLISH redisson_lock__channel:{%s} 0", key));
-    }
-}
+#include "wires.h"
 
 /* Starts an acquire for ever and waits until the waiter has asked and sleeps. */
 static void starts_waiting(rlock_client *client, struct owner *o) {
@@ -117,123 +90,97 @@ static void every_acquire_has_a_new_token(void **state) {
 }
 
 static void held_by_another_is_busy_and_tells_its_time_left(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-
-        foreign_takes(wires[i], "k", 5000);
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_BUSY);
-        assert_int_equal(owner_acquire(o, 200, 1000), RLOCK_ERR_TIMEOUT);
-        assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], 3000, 5000);
-        tell(ask(&server, "DEL k"));
-    }
+    foreign_takes(wire, "k", 5000);
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_BUSY);
+    assert_int_equal(owner_acquire(o, 200, 1000), RLOCK_ERR_TIMEOUT);
+    assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], 3000, 5000);
 }
 
 static void release_deletes_only_its_own_token(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-        tell(ask(&server, "DEL k"));
-        foreign_takes(wires[i], "k", 60000);
-        assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
-        kit_run(100);
-        assert_true(num(ask(&server, "PTTL k")) > 50000);
-        tell(ask(&server, "DEL k"));
-    }
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    tell(ask(&server, "DEL k"));
+    foreign_takes(wire, "k", 60000);
+    assert_int_equal(owner_release(o), RLOCK_ERR_NOT_HELD);
+    kit_run(100);
+    assert_true(num(ask(&server, "PTTL k")) > 50000);
 }
 
 static void renew_extends_and_never_shortens(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 2000), RLOCK_OK);
-        assert_int_equal(owner_renew(o, 60000), RLOCK_OK);
-        assert_true(num(ask(&server, "PTTL k")) > 50000);
-        assert_true(rlock_remaining_ms(o->lock) > 50000);
-        assert_int_equal(owner_renew(o, 1000), RLOCK_OK);
-        assert_true(num(ask(&server, "PTTL k")) > 50000);
-        assert_true(rlock_remaining_ms(o->lock) <= 1000);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-    }
+    assert_int_equal(owner_acquire(o, 0, 2000), RLOCK_OK);
+    assert_int_equal(owner_renew(o, 60000), RLOCK_OK);
+    assert_true(num(ask(&server, "PTTL k")) > 50000);
+    assert_true(rlock_remaining_ms(o->lock) > 50000);
+    assert_int_equal(owner_renew(o, 1000), RLOCK_OK);
+    assert_true(num(ask(&server, "PTTL k")) > 50000);
+    assert_true(rlock_remaining_ms(o->lock) <= 1000);
+    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 static void renew_of_a_deleted_key_does_not_make_it_again(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        tell(ask(&server, "DEL k"));
-        assert_int_equal(owner_renew(o, 0), RLOCK_ERR_LOST);
-        assert_int_equal(owner_wait(o, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
-        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    tell(ask(&server, "DEL k"));
+    assert_int_equal(owner_renew(o, 0), RLOCK_ERR_LOST);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 1000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void watchdog_keeps_the_key_alive_beyond_its_lease(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+    int turn;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config = kit_config(&server);
-        rlock_client *client;
-        struct owner *o;
-        int turn;
-
-        config.wire = wires[i];
-        config.watchdog_lease_ms = 600;
-        client = kit_client(&config);
-        o = owner_new(client, "k");
-        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
-        for (turn = 0; turn < 20; turn++) {
-            kit_run(100);
-            assert_true(num(ask(&server, "PTTL k")) > 0);
-            assert_true(rlock_is_held(o->lock));
-        }
-        assert_true(kit_stats(client).renewed >= 5);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        kit_run(400);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    config.wire = wire;
+    config.watchdog_lease_ms = 600;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    for (turn = 0; turn < 20; turn++) {
+        kit_run(100);
+        assert_true(num(ask(&server, "PTTL k")) > 0);
+        assert_true(rlock_is_held(o->lock));
     }
+    assert_true(kit_stats(client).renewed >= 5);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_run(400);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 /* A time to live that was taken off is nobody's word that the lock is free. */
 static void persisted_hold_is_still_held(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k"), *other = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k"), *other = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
-        assert_true(kit_until(kit_is_pushing, client, 5000));
-        kit_run(50);
-        assert_int_equal(num(ask(&server, "PERSIST k")), 1);
-        kit_run(100); /* the push makes the client look */
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
-        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "PTTL k")), -1);
-        assert_true(rlock_is_held(o->lock));
-        assert_int_equal(o->seen[RLOCK_LOST], 0);
-        assert_int_equal(owner_acquire(other, 0, 0), RLOCK_ERR_BUSY);
-        assert_int_equal(o->seen[RLOCK_LOST], 0);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_int_equal(owner_acquire(other, 0, 0), RLOCK_OK);
-        assert_int_equal(owner_release(other), RLOCK_OK);
-    }
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(50);
+    assert_int_equal(num(ask(&server, "PERSIST k")), 1);
+    kit_run(100); /* the push makes the client look */
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "PTTL k")), -1);
+    assert_true(rlock_is_held(o->lock));
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    assert_int_equal(owner_acquire(other, 0, 0), RLOCK_ERR_BUSY);
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, 0, 0), RLOCK_OK);
+    assert_int_equal(owner_release(other), RLOCK_OK);
 }
 
 /* ---- what it costs ---- */
@@ -485,72 +432,56 @@ static void commands_of_one_turn_leave_together(void **state) {
 }
 
 static void warm_handle_allocates_nothing(void **state) {
-    size_t w;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
+    unsigned long before = 0;
+    int i;
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        struct owner *o = owner_new(client_on(wires[w]), "k");
-        unsigned long before = 0;
-        int i;
-
-        for (i = 0; i < 200; i++) {
-            if (i == 100) {
-                before = allocations;
-            }
-            assert_int_equal(owner_acquire(o, i % 2 ? RLOCK_FOREVER : 0, 5000), RLOCK_OK);
-            assert_int_equal(owner_renew(o, 6000), RLOCK_OK);
-            assert_int_equal(owner_release(o), RLOCK_OK);
+    for (i = 0; i < 200; i++) {
+        if (i == 100) {
+            before = allocations;
         }
-        assert_true(before > 0);
-        assert_int_equal(allocations, before);
+        assert_int_equal(owner_acquire(o, i % 2 ? RLOCK_FOREVER : 0, 5000), RLOCK_OK);
+        assert_int_equal(owner_renew(o, 6000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
     }
+    assert_true(before > 0);
+    assert_int_equal(allocations, before);
 }
 
 static void waiting_costs_no_polling(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k");
+    uint64_t before;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k");
-        uint64_t before;
-
-        foreign_takes(wires[i], "k", 60000);
-        starts_waiting(client, o);
-        before = kit_stats(client).commands;
-        kit_run(1000);
-        assert_true(kit_stats(client).commands - before <= 5);
-        rlock_cancel(o->lock);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
-        tell(ask(&server, "DEL k"));
-    }
+    foreign_takes(wire, "k", 60000);
+    starts_waiting(client, o);
+    before = kit_stats(client).commands;
+    kit_run(1000);
+    assert_true(kit_stats(client).commands - before <= 5);
+    rlock_cancel(o->lock);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
 }
 
 /* String wire: SET, and the script that says for how long; that one registers the key as well. */
 static void first_wait_for_a_key_is_two_requests_and_misses_no_release(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k"), *before = owner_new(client, "before");
+    uint64_t commands;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k"), *before = owner_new(client, "before");
-        uint64_t commands;
-
-        foreign_takes(wires[i], "before", 60000);
-        starts_waiting(client, before);
-        foreign_takes(wires[i], "k", 60000);
-        commands = kit_stats(client).commands;
-        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
-        kit_run(150);
-        assert_int_equal(kit_stats(client).commands - commands,
-                         wires[i] == RLOCK_WIRE_STRING ? 2 : 1);
-        foreign_deletes(wires[i], "k");
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
-        tell(ask(&server, "DEL before"));
-        assert_int_equal(owner_wait(before, RLOCK_ACQUIRED, 1000), RLOCK_OK);
-        kit_reset();
-        tell(ask(&server, "FLUSHALL"));
-    }
+    foreign_takes(wire, "before", 60000);
+    starts_waiting(client, before);
+    foreign_takes(wire, "k", 60000);
+    commands = kit_stats(client).commands;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    kit_run(150);
+    assert_int_equal(kit_stats(client).commands - commands, wire == RLOCK_WIRE_STRING ? 2 : 1);
+    foreign_deletes(wire, "k");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_OK);
+    tell(ask(&server, "DEL before"));
+    assert_int_equal(owner_wait(before, RLOCK_ACQUIRED, 1000), RLOCK_OK);
 }
 
 /* The watching connection is asked whether it lives once in three command timeouts. */
@@ -592,34 +523,28 @@ static int all_served(void *arg) {
 }
 
 static void thousand_waiters_are_served_in_turn_for_few_commands(void **state) {
+    rlock_wire wire = wire_of(state);
     int n = 1000, i;
-    size_t w;
+    rlock_client *client = client_on(wire);
+    struct owner *holder = owner_new(client, "k");
+    uint64_t before;
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        rlock_client *client = client_on(wires[w]);
-        struct owner *holder = owner_new(client, "k");
-        uint64_t before;
+    served = in_order = 0;
+    assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+    for (i = 0; i < n; i++) {
+        struct owner *o = owner_new(client, "k");
 
-        served = in_order = 0;
-        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
-        for (i = 0; i < n; i++) {
-            struct owner *o = owner_new(client, "k");
-
-            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, serves_and_lets_go, o),
-                             RLOCK_OK);
-        }
-        kit_run(200);
-        assert_int_equal(kit_stats(client).waiting, n);
-        before = kit_stats(client).commands;
-        assert_int_equal(owner_release(holder), RLOCK_OK);
-        assert_true(kit_until(all_served, &n, 20000));
-        assert_int_equal(in_order, n);
-        print_message("%.2f commands a hand-over\n",
-                      (double)(kit_stats(client).commands - before) / n);
-        assert_true(kit_stats(client).commands - before <= (uint64_t)n * 2);
-        kit_reset();
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, serves_and_lets_go, o),
+                         RLOCK_OK);
     }
+    kit_run(200);
+    assert_int_equal(kit_stats(client).waiting, n);
+    before = kit_stats(client).commands;
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    assert_true(kit_until(all_served, &n, 20000));
+    assert_int_equal(in_order, n);
+    print_message("%.2f commands a hand-over\n", (double)(kit_stats(client).commands - before) / n);
+    assert_true(kit_stats(client).commands - before <= (uint64_t)n * 2);
 }
 
 /* Handles of one client that want the key again and again, and keep it for a moment each time. */
@@ -689,162 +614,138 @@ static void waiter_of_another_client_is_served_between_those_who_hand_on(void **
 /* ---- scripts, keys, fences ---- */
 
 static void scripts_lost_between_any_two_commands_are_sent_again(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_fenced(client_on(wire), "k");
+    int round;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_fenced(client_on(wires[i]), "k");
-        int round;
-
-        for (round = 0; round < 3; round++) {
-            tell(ask(&server, "SCRIPT FLUSH"));
-            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-            tell(ask(&server, "SCRIPT FLUSH"));
-            assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-            tell(ask(&server, "SCRIPT FLUSH"));
-            assert_int_equal(owner_release(o), RLOCK_OK);
-        }
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    for (round = 0; round < 3; round++) {
+        tell(ask(&server, "SCRIPT FLUSH"));
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        tell(ask(&server, "SCRIPT FLUSH"));
+        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+        tell(ask(&server, "SCRIPT FLUSH"));
+        assert_int_equal(owner_release(o), RLOCK_OK);
     }
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
     assert_true(info(&server, "commandstats", "cmdstat_eval:calls") > 0);
 }
 
 static void binary_keys_are_taken_whole(void **state) {
+    rlock_wire wire = wire_of(state);
     static const char key[] = "a\0b\r\nc";
-    size_t i;
+    rlock_options options;
+    struct owner *o;
+    size_t len;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_options options;
-        struct owner *o;
-        size_t len;
-
-        memset(&options, 0, sizeof options);
-        options.key = key;
-        options.key_len = sizeof key - 1;
-        options.fencing = true;
-        o = owner_with(client_on(wires[i]), &options);
-        assert_non_null(o);
-        assert_memory_equal(rlock_key(o->lock, &len), key, sizeof key);
-        assert_int_equal(len, sizeof key - 1);
-        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 1);
-        assert_int_equal(num(ask(&server, "EXISTS a")), 0);
-        assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 0);
-    }
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.key_len = sizeof key - 1;
+    options.fencing = true;
+    o = owner_with(client_on(wire), &options);
+    assert_non_null(o);
+    assert_memory_equal(rlock_key(o->lock, &len), key, sizeof key);
+    assert_int_equal(len, sizeof key - 1);
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 1);
+    assert_int_equal(num(ask(&server, "EXISTS a")), 0);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS %b", key, sizeof key - 1)), 0);
 }
 
 static void longest_key_works_and_a_longer_one_is_refused(void **state) {
+    rlock_wire wire = wire_of(state);
     static char key[RLOCK_KEY_MAX + 1];
-    size_t i;
     int turn;
+    rlock_client *client = client_on(wire);
+    rlock_options options;
+    struct owner *o;
+    rlock *refused = NULL;
 
-    (void)state;
     memset(key, 'x', sizeof key);
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        rlock_options options;
-        struct owner *o;
-        rlock *refused = NULL;
-
-        memset(&options, 0, sizeof options);
-        options.key = key;
-        options.key_len = RLOCK_KEY_MAX;
-        options.fencing = true;
-        o = owner_with(client, &options);
-        assert_non_null(o);
-        for (turn = 0; turn < 3; turn++) { /* more than may be on its way at a time */
-            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-            assert_int_equal(num(ask(&server, "EXISTS %b", key, (size_t)RLOCK_KEY_MAX)), 1);
-            assert_int_equal(owner_release(o), RLOCK_OK);
-        }
-        options.key_len = RLOCK_KEY_MAX + 1;
-        assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
+    memset(&options, 0, sizeof options);
+    options.key = key;
+    options.key_len = RLOCK_KEY_MAX;
+    options.fencing = true;
+    o = owner_with(client, &options);
+    assert_non_null(o);
+    for (turn = 0; turn < 3; turn++) { /* more than may be on its way at a time */
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_int_equal(num(ask(&server, "EXISTS %b", key, (size_t)RLOCK_KEY_MAX)), 1);
+        assert_int_equal(owner_release(o), RLOCK_OK);
     }
+    options.key_len = RLOCK_KEY_MAX + 1;
+    assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
 }
 
 static void fence_counter_stands_beside_its_key_and_expires(void **state) {
+    rlock_wire wire = wire_of(state);
     static const char *const names[][2] = {
         {"stock", "rlock:{stock}:fence"},
         {"stock:{42}", "stock:{42}:fence"},
         {"{42}", "{42}:fence"},
         {"open{brace", "rlock:{open{brace}:fence"},
     };
-    size_t w, i;
+    size_t i;
+    rlock_client *client = client_on(wire);
+    rlock_options options;
+    rlock *refused = NULL;
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        rlock_client *client = client_on(wires[w]);
-        rlock_options options;
-        rlock *refused = NULL;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct owner *o = owner_fenced(client, names[i][0]);
+        long long left;
 
-        for (i = 0; i < sizeof names / sizeof names[0]; i++) {
-            struct owner *o = owner_fenced(client, names[i][0]);
-            long long left;
-
-            tell(ask(&server, "FLUSHALL"));
-            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-            assert_true(o->fence[RLOCK_ACQUIRED] > 0);
-            assert_true(rlock_fence(o->lock) == o->fence[RLOCK_ACQUIRED]);
-            assert_int_equal(num(ask(&server, "DBSIZE")), 2);
-            left = num(ask(&server, "PTTL %s", names[i][1]));
-            assert_true(left >= FENCE_LIFE_MS - 1000);
-            assert_int_equal(owner_release(o), RLOCK_OK);
-        }
-        memset(&options, 0, sizeof options);
-        options.key = "no}tag";
-        options.fencing = true;
-        assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
+        tell(ask(&server, "FLUSHALL"));
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_true(o->fence[RLOCK_ACQUIRED] > 0);
+        assert_true(rlock_fence(o->lock) == o->fence[RLOCK_ACQUIRED]);
+        assert_int_equal(num(ask(&server, "DBSIZE")), 2);
+        left = num(ask(&server, "PTTL %s", names[i][1]));
+        assert_true(left >= FENCE_LIFE_MS - 1000);
+        assert_int_equal(owner_release(o), RLOCK_OK);
     }
+    memset(&options, 0, sizeof options);
+    options.key = "no}tag";
+    options.fencing = true;
+    assert_int_equal(rlock_new(&refused, client, &options), RLOCK_ERR_ARG);
 }
 
 /* Who stands in line may get the next number without the server. */
 static void fences_for_those_in_the_queue_are_reserved(void **state) {
-    size_t w;
+    rlock_wire wire = wire_of(state);
     int i;
+    rlock_client *client = client_on(wire);
+    struct owner *o[3];
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        rlock_client *client = client_on(wires[w]);
-        struct owner *o[3];
-
-        tell(ask(&server, "FLUSHALL"));
-        for (i = 0; i < 3; i++) {
-            o[i] = owner_fenced(client, "k");
-            assert_int_equal(rlock_acquire(o[i]->lock, RLOCK_FOREVER, 5000, owner_told, o[i]),
-                             RLOCK_OK);
-        }
-        assert_int_equal(owner_wait(o[0], RLOCK_ACQUIRED, 3000), RLOCK_OK);
-        assert_int_equal(owner_release(o[0]), RLOCK_OK);
-        assert_int_equal(owner_wait(o[1], RLOCK_ACQUIRED, 3000), RLOCK_OK);
-        assert_true((uint64_t)strtoll(str(ask(&server, "GET rlock:{k}:fence")), NULL, 10) ==
-                    o[1]->fence[RLOCK_ACQUIRED] + 1);
-        assert_int_equal(owner_release(o[1]), RLOCK_OK);
-        assert_int_equal(owner_wait(o[2], RLOCK_ACQUIRED, 3000), RLOCK_OK);
-        assert_true(o[2]->fence[RLOCK_ACQUIRED] > o[1]->fence[RLOCK_ACQUIRED]);
-        assert_int_equal(owner_release(o[2]), RLOCK_OK);
+    for (i = 0; i < 3; i++) {
+        o[i] = owner_fenced(client, "k");
+        assert_int_equal(rlock_acquire(o[i]->lock, RLOCK_FOREVER, 5000, owner_told, o[i]),
+                         RLOCK_OK);
     }
+    assert_int_equal(owner_wait(o[0], RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_int_equal(owner_release(o[0]), RLOCK_OK);
+    assert_int_equal(owner_wait(o[1], RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_true((uint64_t)strtoll(str(ask(&server, "GET rlock:{k}:fence")), NULL, 10) ==
+                o[1]->fence[RLOCK_ACQUIRED] + 1);
+    assert_int_equal(owner_release(o[1]), RLOCK_OK);
+    assert_int_equal(owner_wait(o[2], RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_true(o[2]->fence[RLOCK_ACQUIRED] > o[1]->fence[RLOCK_ACQUIRED]);
+    assert_int_equal(owner_release(o[2]), RLOCK_OK);
 }
 
 static void fence_rises_even_when_its_counter_is_deleted(void **state) {
-    uint64_t last = 0;
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    static uint64_t last; /* on both wires */
+    struct owner *o = owner_fenced(client_on(wire), "k");
+    int round;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_fenced(client_on(wires[i]), "k");
-        int round;
-
-        for (round = 0; round < 20; round++) {
-            assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
-            assert_true(o->fence[RLOCK_ACQUIRED] > last);
-            last = o->fence[RLOCK_ACQUIRED];
-            assert_int_equal(owner_release(o), RLOCK_OK);
-            if (round % 5 == 4) {
-                assert_int_equal(num(ask(&server, "DEL rlock:{k}:fence")), 1);
-            }
+    for (round = 0; round < 20; round++) {
+        assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+        assert_true(o->fence[RLOCK_ACQUIRED] > last);
+        last = o->fence[RLOCK_ACQUIRED];
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        if (round % 5 == 4) {
+            assert_int_equal(num(ask(&server, "DEL rlock:{k}:fence")), 1);
         }
     }
 }
@@ -1281,58 +1182,50 @@ static void connection_of_another_server_process_is_never_killed(void **state) {
 #define BOUND_US 20000
 
 static void deletion_by_hand_wakes_a_waiter_within_20_ms(void **state) {
+    rlock_wire wire = wire_of(state);
     int64_t took[ROUNDS];
-    size_t w;
     int i;
+    rlock_client *client = client_on(wire);
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        rlock_client *client = client_on(wires[w]);
+    for (i = 0; i < ROUNDS; i++) {
+        struct owner *o = owner_new(client, "k");
+        int64_t start;
 
-        for (i = 0; i < ROUNDS; i++) {
-            struct owner *o = owner_new(client, "k");
-            int64_t start;
-
-            foreign_takes(wires[w], "k", 60000);
-            starts_waiting(client, o);
-            start = kit_now_us();
-            foreign_deletes(wires[w], "k");
-            assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-            took[i] = o->at_us[RLOCK_ACQUIRED] - start;
-            assert_int_equal(owner_release(o), RLOCK_OK);
-        }
-        assert_true(kit_median(took, ROUNDS) <= BOUND_US);
+        foreign_takes(wire, "k", 60000);
+        starts_waiting(client, o);
+        start = kit_now_us();
+        foreign_deletes(wire, "k");
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        took[i] = o->at_us[RLOCK_ACQUIRED] - start;
+        assert_int_equal(owner_release(o), RLOCK_OK);
     }
+    assert_true(kit_median(took, ROUNDS) <= BOUND_US);
 }
 
 static void old_holder_is_told_of_its_loss_within_20_ms(void **state) {
+    rlock_wire wire = wire_of(state);
     int64_t took[ROUNDS], start;
-    size_t w;
     int i;
+    rlock_client *client = client_on(wire);
+    struct owner *o[ROUNDS];
+    char key[32];
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        rlock_client *client = client_on(wires[w]);
-        struct owner *o[ROUNDS];
-        char key[32];
-
-        for (i = 0; i < ROUNDS; i++) {
-            snprintf(key, sizeof key, "k:%d", i);
-            o[i] = owner_new(client, key);
-            assert_int_equal(owner_acquire(o[i], 0, i % 2 ? 0 : 60000), RLOCK_OK);
-        }
-        kit_run(1200);
-        for (i = 0; i < ROUNDS; i++) {
-            snprintf(key, sizeof key, "k:%d", i);
-            start = kit_now_us();
-            foreign_deletes(wires[w], key);
-            assert_int_equal(owner_wait(o[i], RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-            assert_int_equal(o[i]->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-            assert_false(rlock_is_held(o[i]->lock));
-            took[i] = o[i]->at_us[RLOCK_LOST] - start;
-        }
-        assert_true(kit_median(took, ROUNDS) <= BOUND_US);
+    for (i = 0; i < ROUNDS; i++) {
+        snprintf(key, sizeof key, "k:%d", i);
+        o[i] = owner_new(client, key);
+        assert_int_equal(owner_acquire(o[i], 0, i % 2 ? 0 : 60000), RLOCK_OK);
     }
+    kit_run(1200);
+    for (i = 0; i < ROUNDS; i++) {
+        snprintf(key, sizeof key, "k:%d", i);
+        start = kit_now_us();
+        foreign_deletes(wire, key);
+        assert_int_equal(owner_wait(o[i], RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+        assert_int_equal(o[i]->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+        assert_false(rlock_is_held(o[i]->lock));
+        took[i] = o[i]->at_us[RLOCK_LOST] - start;
+    }
+    assert_true(kit_median(took, ROUNDS) <= BOUND_US);
 }
 
 static void old_holder_is_told_that_its_key_was_stolen(void **state) {
@@ -1353,18 +1246,14 @@ static void old_holder_is_told_that_its_key_was_stolen(void **state) {
 }
 
 static void expiry_of_a_foreign_lock_wakes_a_waiter(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
+    int64_t start = kit_now_us();
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-        int64_t start = kit_now_us();
-
-        foreign_takes(wires[i], "k", 500);
-        assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 5000), RLOCK_OK);
-        assert_in_range(o->at_us[RLOCK_ACQUIRED] - start, 490000, 700000);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-    }
+    foreign_takes(wire, "k", 500);
+    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 5000), RLOCK_OK);
+    assert_in_range(o->at_us[RLOCK_ACQUIRED] - start, 490000, 700000);
+    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 static int all_told(void *arg) {
@@ -1431,23 +1320,19 @@ static void flushall_wakes_waiters_and_tells_holders(void **state) {
 }
 
 static void release_of_another_client_wakes_a_waiter(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *here = client_on(wire), *there = client_on(wire);
+    struct owner *holder = owner_new(there, "k"), *waiter = owner_new(here, "k");
+    int64_t start;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *here = client_on(wires[i]), *there = client_on(wires[i]);
-        struct owner *holder = owner_new(there, "k"), *waiter = owner_new(here, "k");
-        int64_t start;
-
-        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
-        starts_waiting(here, waiter);
-        start = kit_now_us();
-        assert_int_equal(rlock_release(holder->lock, NULL, NULL), RLOCK_OK);
-        assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(waiter->at_us[RLOCK_ACQUIRED] - start <= 10 * BOUND_US);
-        kit_reset();
-        assert_true(key_goes(&server, "k", 2000));
-    }
+    assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+    starts_waiting(here, waiter);
+    start = kit_now_us();
+    assert_int_equal(rlock_release(holder->lock, NULL, NULL), RLOCK_OK);
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(waiter->at_us[RLOCK_ACQUIRED] - start <= 10 * BOUND_US);
+    kit_reset();
+    assert_true(key_goes(&server, "k", 2000));
 }
 
 /* Everything that was published while two clients fought, on every channel. */
@@ -1547,11 +1432,9 @@ static void waiter_polls_where_tracking_is_refused(void **state) {
 }
 
 static void waiter_polls_where_subscribing_is_refused(void **state) {
-    (void)state;
-    waiter_is_served_by_polling(client_without(RLOCK_WIRE_STRING, "-subscribe", "-psubscribe"),
-                                RLOCK_WIRE_STRING);
-    waiter_is_served_by_polling(client_without(RLOCK_WIRE_REDISSON, "-subscribe", "-psubscribe"),
-                                RLOCK_WIRE_REDISSON);
+    rlock_wire wire = wire_of(state);
+
+    waiter_is_served_by_polling(client_without(wire, "-subscribe", "-psubscribe"), wire);
 }
 
 static void redisson_wire_is_pushed_without_tracking(void **state) {
@@ -1578,30 +1461,22 @@ static void user_who_may_not_set_a_time_to_live_leaves_no_key(void **state) {
 }
 
 static void user_who_may_not_read_the_time_gets_no_fence_and_no_key(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_fenced(client_without(wire, "-time", ""), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_fenced(client_without(wires[i], "-time", ""), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_AUTH);
-        assert_int_equal(num(ask(&server, "DBSIZE")), 0);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_AUTH);
+    assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
 static void fence_counter_of_another_type_leaves_no_key(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_fenced(client_on(wire), "k");
 
-    (void)state;
     tell(ask(&server, "LPUSH rlock:{k}:fence x"));
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_fenced(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_WRONG_TYPE);
-        assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_ERR_WRONG_TYPE);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-        assert_string_equal(str(ask(&server, "TYPE rlock:{k}:fence")), "list");
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    assert_string_equal(str(ask(&server, "TYPE rlock:{k}:fence")), "list");
 }
 
 /* What the ACL forbids inside a script is no reason to wait for ever. */
@@ -1643,43 +1518,35 @@ static int pushing_again(void *arg) {
 }
 
 static void waiter_is_woken_after_its_push_connection_was_killed(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        foreign_takes(wires[i], "k", 60000);
-        starts_waiting(client, o);
-        assert_true(num(ask(&server, "CLIENT KILL TYPE pubsub")) >= 1);
-        kit_run(50);
-        assert_true(kit_until(pushing_again, client, 5000));
-        kit_run(150);
-        foreign_deletes(wires[i], "k");
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-    }
+    foreign_takes(wire, "k", 60000);
+    starts_waiting(client, o);
+    assert_true(num(ask(&server, "CLIENT KILL TYPE pubsub")) >= 1);
+    kit_run(50);
+    assert_true(kit_until(pushing_again, client, 5000));
+    kit_run(150);
+    foreign_deletes(wire, "k");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 static void deletion_while_nobody_watched_is_found_on_return(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *waiter = owner_new(client, "k"), *holder = owner_new(client, "held");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *waiter = owner_new(client, "k"), *holder = owner_new(client, "held");
-
-        assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
-        foreign_takes(wires[i], "k", 60000);
-        starts_waiting(client, waiter);
-        tell(ask(&server, "CLIENT KILL TYPE pubsub"));
-        tell(ask(&server, "DEL k held"));
-        assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
-        assert_int_equal(owner_wait(holder, RLOCK_LOST, 3000), RLOCK_ERR_LOST);
-        assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-        assert_int_equal(owner_release(waiter), RLOCK_OK);
-    }
+    assert_int_equal(owner_acquire(holder, 0, 60000), RLOCK_OK);
+    foreign_takes(wire, "k", 60000);
+    starts_waiting(client, waiter);
+    tell(ask(&server, "CLIENT KILL TYPE pubsub"));
+    tell(ask(&server, "DEL k held"));
+    assert_int_equal(owner_wait(waiter, RLOCK_ACQUIRED, 3000), RLOCK_OK);
+    assert_int_equal(owner_wait(holder, RLOCK_LOST, 3000), RLOCK_ERR_LOST);
+    assert_int_equal(holder->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_int_equal(owner_release(waiter), RLOCK_OK);
 }
 
 /* ---- cancelled, orphaned, forked, shut down ---- */
@@ -1692,82 +1559,66 @@ static void again_when_canceled(rlock *lock, const rlock_event *event, void *use
 }
 
 static void cancel_then_acquire_again_keeps_the_order(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        server_pause(&server);
-        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, again_when_canceled, o),
-                         RLOCK_OK);
-        kit_run(20);
-        assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
-        kit_run(20);
-        server_resume(&server);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(kit_until(kit_is_clean, client, 5000));
-        kit_run(200);
-        assert_true(rlock_is_held(o->lock));
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-    }
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    server_pause(&server);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, again_when_canceled, o),
+                     RLOCK_OK);
+    kit_run(20);
+    assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+    kit_run(20);
+    server_resume(&server);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(kit_until(kit_is_clean, client, 5000));
+    kit_run(200);
+    assert_true(rlock_is_held(o->lock));
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void cancelled_acquire_that_was_sent_leaves_no_key(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        server_pause(&server);
-        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
-        kit_run(20);
-        assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
-        server_resume(&server);
-        assert_true(kit_until(kit_is_clean, client, 5000));
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-    }
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    server_pause(&server);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    kit_run(20);
+    assert_int_equal(rlock_cancel(o->lock), RLOCK_OK);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+    server_resume(&server);
+    assert_true(kit_until(kit_is_clean, client, 5000));
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void freed_handle_lets_go_in_the_background(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        rlock_free(o->lock);
-        o->lock = NULL;
-        assert_true(key_goes(&server, "k", 2000));
-        assert_int_equal(o->seen[RLOCK_RELEASED] + o->seen[RLOCK_LOST], 0);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    rlock_free(o->lock);
+    o->lock = NULL;
+    assert_true(key_goes(&server, "k", 2000));
+    assert_int_equal(o->seen[RLOCK_RELEASED] + o->seen[RLOCK_LOST], 0);
 }
 
 static void freed_client_lets_go_of_everything(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        rlock_client_free(kit_clients[--kit_client_count]);
-        assert_true(key_goes(&server, "k", 2000));
-        assert_int_equal(rlock_release(o->lock, NULL, NULL), RLOCK_ERR_CLOSED);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    rlock_client_free(kit_clients[--kit_client_count]);
+    assert_true(key_goes(&server, "k", 2000));
+    assert_int_equal(rlock_release(o->lock, NULL, NULL), RLOCK_ERR_CLOSED);
 }
 
 static void ignore(rlock *lock, const rlock_event *event, void *user) {
@@ -1776,21 +1627,17 @@ static void ignore(rlock *lock, const rlock_event *event, void *user) {
 
 /* The script is not known to the server: nobody is left to send it when the answer comes. */
 static void freed_client_lets_go_where_the_server_lost_the_scripts(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *o = owner_new(client_on(wire), "k");
+    struct owner *releasing = owner_new(kit_clients[kit_client_count - 1], "releasing");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *o = owner_new(client_on(wires[i]), "k");
-        struct owner *releasing = owner_new(kit_clients[kit_client_count - 1], "releasing");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        assert_int_equal(owner_acquire(releasing, 0, 60000), RLOCK_OK);
-        tell(ask(&server, "SCRIPT FLUSH"));
-        assert_int_equal(rlock_release(releasing->lock, NULL, NULL), RLOCK_OK);
-        rlock_client_free(kit_clients[--kit_client_count]);
-        assert_true(key_goes(&server, "k", 2000));
-        assert_true(key_goes(&server, "releasing", 2000));
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(releasing, 0, 60000), RLOCK_OK);
+    tell(ask(&server, "SCRIPT FLUSH"));
+    assert_int_equal(rlock_release(releasing->lock, NULL, NULL), RLOCK_OK);
+    rlock_client_free(kit_clients[--kit_client_count]);
+    assert_true(key_goes(&server, "k", 2000));
+    assert_true(key_goes(&server, "releasing", 2000));
 }
 
 static int all_granted(void *arg) {
@@ -1803,30 +1650,26 @@ static int nothing_left(void *arg) {
 }
 
 static void freed_client_lets_go_of_a_thousand_holds(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
     int k;
+    rlock_client *client = client_on(wire);
+    rlock *locks[1000];
+    char key[16];
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        rlock *locks[1000];
-        char key[16];
-
-        for (k = 0; k < 1000; k++) {
-            rlock_options options;
-            memset(&options, 0, sizeof options);
-            options.key = key;
-            snprintf(key, sizeof key, "k%d", k);
-            assert_int_equal(rlock_new(&locks[k], client, &options), RLOCK_OK);
-            assert_int_equal(rlock_acquire(locks[k], 1000, 60000, ignore, NULL), RLOCK_OK);
-        }
-        assert_true(kit_until(all_granted, client, 5000));
-        rlock_client_free(kit_clients[--kit_client_count]);
-        for (k = 0; k < 1000; k++) {
-            rlock_free(locks[k]);
-        }
-        assert_true(kit_until(nothing_left, NULL, 2000));
+    for (k = 0; k < 1000; k++) {
+        rlock_options options;
+        memset(&options, 0, sizeof options);
+        options.key = key;
+        snprintf(key, sizeof key, "k%d", k);
+        assert_int_equal(rlock_new(&locks[k], client, &options), RLOCK_OK);
+        assert_int_equal(rlock_acquire(locks[k], 1000, 60000, ignore, NULL), RLOCK_OK);
     }
+    assert_true(kit_until(all_granted, client, 5000));
+    rlock_client_free(kit_clients[--kit_client_count]);
+    for (k = 0; k < 1000; k++) {
+        rlock_free(locks[k]);
+    }
+    assert_true(kit_until(nothing_left, NULL, 2000));
 }
 
 static int shut_status;
@@ -1852,53 +1695,45 @@ static void is_clean_and_shuts_down(rlock_client *client) {
 }
 
 static void acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        server_pause(&server);
-        assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
-        assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
-                         RLOCK_OK);
-        kit_run(30);
-        rlock_cancel(cancelled->lock);
-        assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
-        server_kill9(&server);
-        assert_int_equal(server_restart(&server), 0);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        is_clean_and_shuts_down(client);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    server_pause(&server);
+    assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
+    assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
+                     RLOCK_OK);
+    kit_run(30);
+    rlock_cancel(cancelled->lock);
+    assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+    server_kill9(&server);
+    assert_int_equal(server_restart(&server), 0);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    is_clean_and_shuts_down(client);
 }
 
 static void acquire_unanswered_on_a_killed_connection_is_cleaned_up(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *o = owner_new(client, "k"), *cancelled = owner_new(client, "cancelled");
-
-        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        tell(ask(&server, "CLIENT PAUSE 5000 WRITE")); /* taken in, but not executed */
-        assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
-        assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
-                         RLOCK_OK);
-        kit_run(30);
-        rlock_cancel(cancelled->lock);
-        assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
-        assert_true(num(ask(&server, "CLIENT KILL TYPE normal SKIPME yes")) >= 1);
-        tell(ask(&server, "CLIENT UNPAUSE"));
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        is_clean_and_shuts_down(client);
-    }
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    tell(ask(&server, "CLIENT PAUSE 5000 WRITE")); /* taken in, but not executed */
+    assert_int_equal(rlock_acquire(o->lock, 20000, 600000, owner_told, o), RLOCK_OK);
+    assert_int_equal(rlock_acquire(cancelled->lock, 20000, 600000, owner_told, cancelled),
+                     RLOCK_OK);
+    kit_run(30);
+    rlock_cancel(cancelled->lock);
+    assert_int_equal(owner_wait(cancelled, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
+    assert_true(num(ask(&server, "CLIENT KILL TYPE normal SKIPME yes")) >= 1);
+    tell(ask(&server, "CLIENT UNPAUSE"));
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    is_clean_and_shuts_down(client);
 }
 
 static void shutdown_tells_everybody_and_leaves_no_key(void **state) {
@@ -1945,32 +1780,26 @@ static int child_was_not_refused(rlock_client *client, struct owner *held, struc
 }
 
 static void forked_child_is_refused_and_the_parent_goes_on(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_client *client = client_on(wire);
+    struct owner *held = owner_fenced(client, "k"), *idle = owner_new(client, "idle");
+    int code = -1;
+    pid_t pid;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_client *client = client_on(wires[i]);
-        struct owner *held = owner_fenced(client, "k"), *idle = owner_new(client, "idle");
-        int code = -1;
-        pid_t pid;
-
-        assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
-        kit_until(kit_is_pushing, client, 1000); /* where there is a connection for that */
-        pid = fork();
-        if (pid == 0) {
-            _exit(child_was_not_refused(client, held, idle));
-        }
-        assert_int_equal(waitpid(pid, &code, 0), pid);
-        assert_true(WIFEXITED(code));
-        assert_int_equal(WEXITSTATUS(code), 0);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 1);
-        assert_int_equal(owner_renew(held, 0), RLOCK_OK);
-        assert_int_equal(owner_acquire(idle, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(held), RLOCK_OK);
-        assert_int_equal(kit_stats(client).connects, kit_stats(client).pushing ? 2 : 1);
-        kit_reset();
-        kit_run(50);
+    assert_int_equal(owner_acquire(held, 0, 60000), RLOCK_OK);
+    kit_until(kit_is_pushing, client, 1000); /* where there is a connection for that */
+    pid = fork();
+    if (pid == 0) {
+        _exit(child_was_not_refused(client, held, idle));
     }
+    assert_int_equal(waitpid(pid, &code, 0), pid);
+    assert_true(WIFEXITED(code));
+    assert_int_equal(WEXITSTATUS(code), 0);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+    assert_int_equal(owner_renew(held, 0), RLOCK_OK);
+    assert_int_equal(owner_acquire(idle, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(held), RLOCK_OK);
+    assert_int_equal(kit_stats(client).connects, kit_stats(client).pushing ? 2 : 1);
 }
 
 /* ---- forked inside a callback or a hook: the child only returns from it ---- */
@@ -2255,12 +2084,12 @@ int main(int argc, char **argv) {
         TEST(string_wire_sets_the_token_with_its_lease),
         TEST(redisson_wire_sets_a_hash_with_one_field),
         TEST(every_acquire_has_a_new_token),
-        TEST(held_by_another_is_busy_and_tells_its_time_left),
-        TEST(release_deletes_only_its_own_token),
-        TEST(renew_extends_and_never_shortens),
-        TEST(renew_of_a_deleted_key_does_not_make_it_again),
-        TEST(watchdog_keeps_the_key_alive_beyond_its_lease),
-        TEST(persisted_hold_is_still_held),
+        ON_EACH_WIRE(held_by_another_is_busy_and_tells_its_time_left),
+        ON_EACH_WIRE(release_deletes_only_its_own_token),
+        ON_EACH_WIRE(renew_extends_and_never_shortens),
+        ON_EACH_WIRE(renew_of_a_deleted_key_does_not_make_it_again),
+        ON_EACH_WIRE(watchdog_keeps_the_key_alive_beyond_its_lease),
+        ON_EACH_WIRE(persisted_hold_is_still_held),
         TEST(uncontended_pair_is_one_command_each),
         TEST(release_without_a_script_is_as_exact_as_with_one),
         TEST(many_holds_are_renewed_by_few_commands),
@@ -2269,18 +2098,18 @@ int main(int argc, char **argv) {
         TEST(renewals_go_alone_where_a_batch_is_refused),
         TEST(batch_of_renewals_is_told_its_script_again),
         TEST(commands_of_one_turn_leave_together),
-        TEST(warm_handle_allocates_nothing),
-        TEST(waiting_costs_no_polling),
-        TEST(first_wait_for_a_key_is_two_requests_and_misses_no_release),
+        ON_EACH_WIRE(warm_handle_allocates_nothing),
+        ON_EACH_WIRE(waiting_costs_no_polling),
+        ON_EACH_WIRE(first_wait_for_a_key_is_two_requests_and_misses_no_release),
         TEST(idle_holder_costs_few_heartbeats),
-        TEST(thousand_waiters_are_served_in_turn_for_few_commands),
+        ON_EACH_WIRE(thousand_waiters_are_served_in_turn_for_few_commands),
         TEST(waiter_of_another_client_is_served_between_those_who_hand_on),
-        TEST(scripts_lost_between_any_two_commands_are_sent_again),
-        TEST(binary_keys_are_taken_whole),
-        TEST(longest_key_works_and_a_longer_one_is_refused),
-        TEST(fence_counter_stands_beside_its_key_and_expires),
-        TEST(fences_for_those_in_the_queue_are_reserved),
-        TEST(fence_rises_even_when_its_counter_is_deleted),
+        ON_EACH_WIRE(scripts_lost_between_any_two_commands_are_sent_again),
+        ON_EACH_WIRE(binary_keys_are_taken_whole),
+        ON_EACH_WIRE(longest_key_works_and_a_longer_one_is_refused),
+        ON_EACH_WIRE(fence_counter_stands_beside_its_key_and_expires),
+        ON_EACH_WIRE(fences_for_those_in_the_queue_are_reserved),
+        ON_EACH_WIRE(fence_rises_even_when_its_counter_is_deleted),
         TEST(prefix_names_the_keys_of_the_library),
         TEST(prefix_with_a_brace_is_refused_with_a_word),
         TEST(what_redis_alone_understands_is_refused_by_redis_with_a_word),
@@ -2295,35 +2124,35 @@ int main(int argc, char **argv) {
         TEST(connect_hook_may_have_set_callbacks_of_its_own),
         TEST(callback_longer_than_the_command_timeout_does_no_harm),
         TEST(connection_of_another_server_process_is_never_killed),
-        TEST(deletion_by_hand_wakes_a_waiter_within_20_ms),
-        TEST(old_holder_is_told_of_its_loss_within_20_ms),
+        ON_EACH_WIRE(deletion_by_hand_wakes_a_waiter_within_20_ms),
+        ON_EACH_WIRE(old_holder_is_told_of_its_loss_within_20_ms),
         TEST(old_holder_is_told_that_its_key_was_stolen),
-        TEST(expiry_of_a_foreign_lock_wakes_a_waiter),
+        ON_EACH_WIRE(expiry_of_a_foreign_lock_wakes_a_waiter),
         TEST(full_table_of_tracked_keys_keeps_no_news_for_long),
         TEST(flushall_wakes_waiters_and_tells_holders),
-        TEST(release_of_another_client_wakes_a_waiter),
+        ON_EACH_WIRE(release_of_another_client_wakes_a_waiter),
         TEST(string_wire_publishes_nothing),
         TEST(redisson_wire_publishes_0_on_its_channel),
         TEST(redisson_channel_adds_no_braces_to_a_name_that_has_some),
         TEST(waiter_polls_where_tracking_is_refused),
-        TEST(waiter_polls_where_subscribing_is_refused),
+        ON_EACH_WIRE(waiter_polls_where_subscribing_is_refused),
         TEST(redisson_wire_is_pushed_without_tracking),
         TEST(user_who_may_not_set_a_time_to_live_leaves_no_key),
-        TEST(user_who_may_not_read_the_time_gets_no_fence_and_no_key),
-        TEST(fence_counter_of_another_type_leaves_no_key),
+        ON_EACH_WIRE(user_who_may_not_read_the_time_gets_no_fence_and_no_key),
+        ON_EACH_WIRE(fence_counter_of_another_type_leaves_no_key),
         TEST(command_forbidden_inside_a_script_is_told),
-        TEST(waiter_is_woken_after_its_push_connection_was_killed),
-        TEST(deletion_while_nobody_watched_is_found_on_return),
-        TEST(cancel_then_acquire_again_keeps_the_order),
-        TEST(cancelled_acquire_that_was_sent_leaves_no_key),
-        TEST(freed_handle_lets_go_in_the_background),
-        TEST(freed_client_lets_go_of_everything),
-        TEST(freed_client_lets_go_where_the_server_lost_the_scripts),
-        TEST(freed_client_lets_go_of_a_thousand_holds),
-        TEST(acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up),
-        TEST(acquire_unanswered_on_a_killed_connection_is_cleaned_up),
+        ON_EACH_WIRE(waiter_is_woken_after_its_push_connection_was_killed),
+        ON_EACH_WIRE(deletion_while_nobody_watched_is_found_on_return),
+        ON_EACH_WIRE(cancel_then_acquire_again_keeps_the_order),
+        ON_EACH_WIRE(cancelled_acquire_that_was_sent_leaves_no_key),
+        ON_EACH_WIRE(freed_handle_lets_go_in_the_background),
+        ON_EACH_WIRE(freed_client_lets_go_of_everything),
+        ON_EACH_WIRE(freed_client_lets_go_where_the_server_lost_the_scripts),
+        ON_EACH_WIRE(freed_client_lets_go_of_a_thousand_holds),
+        ON_EACH_WIRE(acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up),
+        ON_EACH_WIRE(acquire_unanswered_on_a_killed_connection_is_cleaned_up),
         TEST(shutdown_tells_everybody_and_leaves_no_key),
-        TEST(forked_child_is_refused_and_the_parent_goes_on),
+        ON_EACH_WIRE(forked_child_is_refused_and_the_parent_goes_on),
         TEST(what_a_callback_submits_before_it_forks_leaves_once),
         TEST(child_that_returns_from_the_connect_hook_does_nothing),
         TEST(child_that_returns_from_the_log_does_nothing),

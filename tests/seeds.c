@@ -41,26 +41,8 @@ time_t time(time_t *out) {
 }
 
 static struct server server;
-static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
 
-static rlock_client *client_on(rlock_wire wire) {
-    rlock_config config = kit_config(&server);
-    rlock_client *client;
-
-    config.wire = wire;
-    client = kit_client(&config);
-    assert_non_null(client);
-    return client;
-}
-
-static void foreign_takes(rlock_wire wire, const char *key, int lease_ms) {
-    if (wire == RLOCK_WIRE_STRING) {
-        tell(ask(&server, "SET %s foreign PX %d", key, lease_ms));
-    } else {
-        tell(ask(&server, "HSET %s foreign:1 1", key));
-        tell(ask(&server, "PEXPIRE %s %d", key, lease_ms));
-    }
-}
+#include "wires.h"
 
 /* ---- SETNX, then EXPIRE: a crash between them leaves the lock for ever ---- */
 
@@ -134,22 +116,17 @@ static void lock_and_its_lease_are_one_command(void **state) {
 /* ---- the time as value, GETSET: late holders, thieves in pairs, clocks that differ ---- */
 
 static void late_holder_does_not_delete_the_next_ones_lock(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *late = owner_new(client_on(wire), "k");
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *late = owner_new(client_on(wires[i]), "k");
-
-        assert_int_equal(owner_acquire(late, 0, 100), RLOCK_OK);
-        server_sleep_ms(200); /* this program stands still, its lease does not */
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-        foreign_takes(wires[i], "k", 60000);
-        assert_false(rlock_is_held(late->lock));
-        assert_int_equal(owner_release(late), RLOCK_ERR_LOST);
-        kit_run(200);
-        assert_true(num(ask(&server, "PTTL k")) > 50000);
-        tell(ask(&server, "DEL k"));
-    }
+    assert_int_equal(owner_acquire(late, 0, 100), RLOCK_OK);
+    server_sleep_ms(200); /* this program stands still, its lease does not */
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
+    foreign_takes(wire, "k", 60000);
+    assert_false(rlock_is_held(late->lock));
+    assert_int_equal(owner_release(late), RLOCK_ERR_LOST);
+    kit_run(200);
+    assert_true(num(ask(&server, "PTTL k")) > 50000);
 }
 
 #define THIEVES 6
@@ -171,37 +148,31 @@ static int somebody_in(void *arg) {
 }
 
 static void expired_lock_is_taken_by_one_alone(void **state) {
-    size_t w;
+    rlock_wire wire = wire_of(state);
     int round, i;
+    struct owner *thief[THIEVES];
 
-    (void)state;
-    for (w = 0; w < 2; w++) {
-        struct owner *thief[THIEVES];
-
-        inside = most_inside = turns = 0;
-        for (i = 0; i < THIEVES; i++) {
-            thief[i] = owner_new(client_on(wires[w]), "k");
-        }
-        for (round = 0; round < 10; round++) {
-            foreign_takes(wires[w], "k", 60);
-            for (i = 0; i < THIEVES; i++) {
-                assert_int_equal(
-                    rlock_acquire(thief[i]->lock, RLOCK_FOREVER, 5000, thief_in, thief[i]),
-                    RLOCK_OK);
-            }
-            for (turns = 0; turns < THIEVES;) {
-                assert_true(kit_until(somebody_in, NULL, 5000));
-                kit_run(5); /* time for a second thief */
-                assert_int_equal(inside, 1);
-                for (i = 0; i < THIEVES && !rlock_is_held(thief[i]->lock); i++) {
-                }
-                inside--;
-                assert_int_equal(owner_release(thief[i]), RLOCK_OK);
-            }
-        }
-        assert_int_equal(most_inside, 1);
-        kit_reset();
+    inside = most_inside = turns = 0;
+    for (i = 0; i < THIEVES; i++) {
+        thief[i] = owner_new(client_on(wire), "k");
     }
+    for (round = 0; round < 10; round++) {
+        foreign_takes(wire, "k", 60);
+        for (i = 0; i < THIEVES; i++) {
+            assert_int_equal(rlock_acquire(thief[i]->lock, RLOCK_FOREVER, 5000, thief_in, thief[i]),
+                             RLOCK_OK);
+        }
+        for (turns = 0; turns < THIEVES;) {
+            assert_true(kit_until(somebody_in, NULL, 5000));
+            kit_run(5); /* time for a second thief */
+            assert_int_equal(inside, 1);
+            for (i = 0; i < THIEVES && !rlock_is_held(thief[i]->lock); i++) {
+            }
+            inside--;
+            assert_int_equal(owner_release(thief[i]), RLOCK_OK);
+        }
+    }
+    assert_int_equal(most_inside, 1);
 }
 
 static void step_of_the_wall_clock_changes_nothing(void **state) {
@@ -292,77 +263,65 @@ static void work_longer_than_the_lease_keeps_its_lock(void **state) {
  * owner ---- */
 
 static void loss_is_told_once_with_its_reason(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_config config = kit_config(&server);
+    struct owner *o;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config = kit_config(&server);
-        struct owner *o;
-
-        config.wire = wires[i];
-        config.watchdog_lease_ms = 600;
-        o = owner_new(kit_client(&config), "k");
-        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
-        tell(ask(&server, "DEL k")); /* without a word to anybody */
-        assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-        kit_run(1000);
-        assert_int_equal(o->seen[RLOCK_LOST], 1);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0); /* the watchdog did not make it again */
-    }
+    config.wire = wire;
+    config.watchdog_lease_ms = 600;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    tell(ask(&server, "DEL k")); /* without a word to anybody */
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    kit_run(1000);
+    assert_int_equal(o->seen[RLOCK_LOST], 1);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0); /* the watchdog did not make it again */
 }
 
 static void watchdog_ends_with_the_release(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    struct owner *o;
+    uint64_t renewed;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config = kit_config(&server);
-        rlock_client *client;
-        struct owner *o;
-        uint64_t renewed;
-
-        config.wire = wires[i];
-        config.watchdog_lease_ms = 150;
-        client = kit_client(&config);
-        o = owner_new(client, "k");
-        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
-        kit_run(400);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        renewed = kit_stats(client).renewed;
-        assert_true(renewed > 0);
-        kit_run(500);
-        assert_int_equal(kit_stats(client).renewed, renewed);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0);
-    }
+    config.wire = wire;
+    config.watchdog_lease_ms = 150;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+    kit_run(400);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    renewed = kit_stats(client).renewed;
+    assert_true(renewed > 0);
+    kit_run(500);
+    assert_int_equal(kit_stats(client).renewed, renewed);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static void unanswered_acquire_counts_once(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    rlock_config config = kit_config(&server);
+    struct owner *o;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_config config = kit_config(&server);
-        struct owner *o;
-
-        config.wire = wires[i];
-        config.command_timeout_ms = 200;
-        o = owner_new(kit_client(&config), "k");
-        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        server_pause(&server); /* reads the first try, and those after it, when it goes on */
-        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
-        kit_run(700);
-        server_resume(&server);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        if (wires[i] == RLOCK_WIRE_REDISSON) {
-            assert_string_equal(
-                str(ask(&server, "EVAL %s 1 k", "return redis.call('hvals', KEYS[1])[1]")), "1");
-        }
-        assert_int_equal(owner_release(o), RLOCK_OK);
-        assert_int_equal(num(ask(&server, "EXISTS k")), 0); /* one release lets go */
-        assert_int_equal(o->seen[RLOCK_ACQUIRED], 2);
+    config.wire = wire;
+    config.command_timeout_ms = 200;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    server_pause(&server); /* reads the first try, and those after it, when it goes on */
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    kit_run(700);
+    server_resume(&server);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    if (wire == RLOCK_WIRE_REDISSON) {
+        assert_string_equal(
+            str(ask(&server, "EVAL %s 1 k", "return redis.call('hvals', KEYS[1])[1]")), "1");
     }
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0); /* one release lets go */
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 2);
 }
 
 static void two_flows_of_one_thread_exclude_each_other(void **state) {
@@ -393,26 +352,21 @@ static long long fenced_write(uint64_t fence, const char *value) {
 }
 
 static void stale_write_of_a_paused_holder_is_refused_by_its_fence(void **state) {
-    size_t i;
+    rlock_wire wire = wire_of(state);
+    struct owner *paused = owner_fenced(client_on(wire), "k");
+    struct owner *next = owner_fenced(client_on(wire), "k");
+    uint64_t stale;
 
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        struct owner *paused = owner_fenced(client_on(wires[i]), "k");
-        struct owner *next = owner_fenced(client_on(wires[i]), "k");
-        uint64_t stale;
-
-        assert_int_equal(owner_acquire(paused, 0, 100), RLOCK_OK);
-        stale = rlock_fence(paused->lock);
-        assert_int_equal(fenced_write(stale, "first"), 1);
-        server_sleep_ms(150); /* the holder stands still between its check and its write */
-        assert_int_equal(owner_acquire(next, 2000, 5000), RLOCK_OK);
-        assert_true(rlock_fence(next->lock) > stale);
-        assert_int_equal(fenced_write(rlock_fence(next->lock), "second"), 1);
-        assert_int_equal(fenced_write(stale, "stale"), 0);
-        assert_string_equal(str(ask(&server, "HGET {resource} value")), "second");
-        assert_int_equal(paused->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-        tell(ask(&server, "FLUSHALL"));
-    }
+    assert_int_equal(owner_acquire(paused, 0, 100), RLOCK_OK);
+    stale = rlock_fence(paused->lock);
+    assert_int_equal(fenced_write(stale, "first"), 1);
+    server_sleep_ms(150); /* the holder stands still between its check and its write */
+    assert_int_equal(owner_acquire(next, 2000, 5000), RLOCK_OK);
+    assert_true(rlock_fence(next->lock) > stale);
+    assert_int_equal(fenced_write(rlock_fence(next->lock), "second"), 1);
+    assert_int_equal(fenced_write(stale, "stale"), 0);
+    assert_string_equal(str(ask(&server, "HGET {resource} value")), "second");
+    assert_int_equal(paused->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
 }
 
 #define SHOPS 3
@@ -537,17 +491,17 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(crash_at_any_moment_leaves_no_lock_for_ever),
         TEST(lock_and_its_lease_are_one_command),
-        TEST(late_holder_does_not_delete_the_next_ones_lock),
-        TEST(expired_lock_is_taken_by_one_alone),
+        ON_EACH_WIRE(late_holder_does_not_delete_the_next_ones_lock),
+        ON_EACH_WIRE(expired_lock_is_taken_by_one_alone),
         TEST(step_of_the_wall_clock_changes_nothing),
         TEST(held_timeout_and_failure_are_three_results),
         TEST(waiter_is_silent_while_it_waits),
         TEST(work_longer_than_the_lease_keeps_its_lock),
-        TEST(loss_is_told_once_with_its_reason),
-        TEST(watchdog_ends_with_the_release),
-        TEST(unanswered_acquire_counts_once),
+        ON_EACH_WIRE(loss_is_told_once_with_its_reason),
+        ON_EACH_WIRE(watchdog_ends_with_the_release),
+        ON_EACH_WIRE(unanswered_acquire_counts_once),
         TEST(two_flows_of_one_thread_exclude_each_other),
-        TEST(stale_write_of_a_paused_holder_is_refused_by_its_fence),
+        ON_EACH_WIRE(stale_write_of_a_paused_holder_is_refused_by_its_fence),
         TEST(stock_is_sold_to_the_last_piece_and_no_further),
     };
     if (argc > 1) {
