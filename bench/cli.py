@@ -17,7 +17,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
-import cli  # noqa: E402  the servers, the network and the log of the tests
+import cli  # noqa: E402  the network and the log of the tests
+import fixture  # noqa: E402
 
 LEASE_S = 2
 LONG_S = 12  # what has not happened by then does not happen
@@ -29,11 +30,8 @@ class Etcd:
 
     def __init__(self, folder):
         self.folder = tempfile.mkdtemp(dir=folder, prefix="e")
-        with cli.socket.socket() as one, cli.socket.socket() as two:
-            one.bind(("127.0.0.1", 0))
-            two.bind(("127.0.0.1", 0))
-            self.socket, peer = one.getsockname(), two.getsockname()
-        self.url, self.peer = "http://%s:%d" % self.socket, "http://%s:%d" % peer
+        self.socket = ("127.0.0.1", fixture.free_port())
+        self.url, self.peer = "http://%s:%d" % self.socket, "http://127.0.0.1:%d" % fixture.free_port()
         self.start()
 
     def start(self):
@@ -42,8 +40,8 @@ class Etcd:
                 [ETCD, "--data-dir", os.path.join(self.folder, "data"), "--listen-client-urls", self.url,
                  "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls",
                  self.peer, "--initial-cluster", "default=" + self.peer],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=cli.dies_with_parent)
-        cli.until("etcd", 30, lambda: subprocess.run(
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=fixture.dies_with_parent)
+        fixture.until("etcd", 30, lambda: subprocess.run(
             [ETCDCTL, "--endpoints", self.url, "endpoint", "health"], env=dict(os.environ, ETCDCTL_API="3"),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0)
 
@@ -93,8 +91,8 @@ FAULTS = {
     "the program is killed with -9": lambda place, network, first, server: first.process.kill(),
     "the program is stopped (`kill -STOP`)": lambda place, network, first, server: first.signal(signal.SIGSTOP),
     "the program gets SIGTERM": lambda place, network, first, server: first.signal(signal.SIGTERM),
-    "the command is killed with -9": lambda place, network, first, server: cli.send(of_command(place), signal.SIGKILL),
-    "the command is stopped": lambda place, network, first, server: cli.send(of_command(place), signal.SIGSTOP),
+    "the command is killed with -9": lambda place, network, first, server: fixture.send(of_command(place), signal.SIGKILL),
+    "the command is stopped": lambda place, network, first, server: fixture.send(of_command(place), signal.SIGSTOP),
     "the first one's network is gone": cut,
     "the server is killed": server_is_killed,
 }
@@ -115,14 +113,14 @@ def one_case(folder, tool, fault):
         place.began(1)
         place.popen(make(place, server.url if server else None, [cli.BEAT, place.log, "for", "200"]), **quiet)
         time.sleep(LEASE_S * 0.75)
-        at = cli.now()
+        at = fixture.now()
         fault(place, network, first, server)
         deadline = at + LONG_S
-        while cli.now() < deadline and len(place.runs()) < 2:
+        while fixture.now() < deadline and len(place.runs()) < 2:
             time.sleep(0.01)
         time.sleep(0.3)
         found = place.runs()
-        lives = cli.runs(max(found[0][2]), place.log) and cli.state(max(found[0][2])) != "T"
+        lives = cli.runs(max(found[0][2]), place.log) and fixture.state(max(found[0][2])) != "T"
         words = "runs on" if lives else f"ended after {max(0, found[0][1] - at):.2f} s"
         if fault is FAULTS["the command is stopped"]:
             words = "stays stopped" if cli.runs(max(found[0][2]), place.log) else words
@@ -132,7 +130,7 @@ def one_case(folder, tool, fault):
         for run in place.runs():
             for pid in run[2]:
                 if cli.runs(pid, place.log):
-                    cli.send(pid, signal.SIGKILL)
+                    fixture.send(pid, signal.SIGKILL)
         place.close()
         if network:
             network.stop()
@@ -150,9 +148,9 @@ def timed(folder, tool):
     free, next_one = [], []
     try:
         for _ in range(ROUNDS):
-            start = cli.now()
+            start = fixture.now()
             subprocess.run(make(place, url, ["true"]), env=env, check=True, stdout=subprocess.DEVNULL)
-            free.append(cli.now() - start)
+            free.append(fixture.now() - start)
         quiet = {"stdout": subprocess.DEVNULL, "env": {"ETCDCTL_API": "3"}, "url": "none"}
         for i in range(ROUNDS):
             place.log = os.path.join(place.folder, f"beats{i}")
@@ -171,7 +169,7 @@ def timed(folder, tool):
 
 def main():
     folder = tempfile.mkdtemp(prefix="rlock-bench-")
-    cli.LIBC.prctl(cli.SUBREAPER, 1)
+    fixture.adopts_orphans()
     try:
         print("# rlock beside flock and etcdctl lock\n")
         print(f"What `bench/cli.py` measured, with leases of {LEASE_S} s. Times count from what happens; \"runs on\" and \"no next\": for")

@@ -10,12 +10,11 @@ back; nobody stops rlock and its keeper both, or kills both with -9 (then only t
 what that started is not). A lock that is stolen, deleted or forgotten is outside: there the test is how soon the command
 is ended.
 
-$RLOCK_REDIS_SERVER names another redis-server. $RLOCK_CLI_SCALE makes leases, and what is waited for, so many times
-longer: for a machine that is busy, or a program with sanitizers.
+$RLOCK_CLI_SCALE makes leases, and what is waited for, so many times longer: for a machine that is busy, or a program with
+sanitizers.
 """
 
 import concurrent.futures
-import ctypes
 import fcntl
 import functools
 import glob
@@ -35,7 +34,8 @@ import threading
 import time
 import traceback
 
-import redis
+from fixture import (OVER, TESTS, NotApplicable, Redis, Tap, adopts_orphans, children, dies_with_parent, ends_when_told,
+                     failure, hears_signals, now, send, state, test, until)
 
 RLOCK, BEAT = (os.path.abspath(path) for path in sys.argv[1:3])
 SCALE = float(os.environ.get("RLOCK_CLI_SCALE") or 1)
@@ -43,52 +43,7 @@ LEASE_S = 1.0 * SCALE
 SOON_S = 5 * SCALE  # what takes milliseconds on a machine that is idle
 LOST, BUSY, FAILED, NOT_RUN, NOT_FOUND = 123, 124, 125, 126, 127
 ROUNDS = int(([word for word in sys.argv[3:] if word.isdigit()] or [20])[0])  # the faults of the chaos
-LIBC = ctypes.CDLL(None)
 JOBS = 8  # tests at a time
-OVER = threading.Event()  # nothing is to be started any more
-PDEATHSIG, SUBREAPER = 1, 36  # of prctl
-
-
-def now():
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def dies_with_parent():
-    if OVER.is_set():
-        os._exit(1)
-    LIBC.prctl(PDEATHSIG, signal.SIGKILL)
-
-
-def until(what, seconds, done):
-    deadline = now() + seconds
-    while True:
-        value = done()
-        if value:
-            return value
-        if now() > deadline:
-            raise AssertionError(f"not within {seconds:.1f} s: {what}")
-        time.sleep(0.005)
-
-
-def children(pid):
-    """Of all its threads."""
-    found = []
-    for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        try:
-            with open(path, encoding="ascii") as file:
-                found += [int(word) for word in file.read().split()]
-        except OSError:
-            pass
-    return found
-
-
-def state(pid):
-    """R, S, T (stopped), Z, ..., or None if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
 
 
 def runs(pid, log):
@@ -100,15 +55,6 @@ def runs(pid, log):
         return False
 
 
-def send(pid, number):
-    """To a process that may be gone; 0 is none, not this one's group."""
-    if pid > 0:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
-
-
 def copy(program, path):
     """By a process of its own: what another thread starts meanwhile has no descriptor that writes it, and it can be run."""
     subprocess.run(["cp", program, path], check=True)
@@ -118,39 +64,11 @@ def ms(seconds):
     return f"{seconds * 1000:.0f}ms"
 
 
-class Server:
-    """A private server on a unix socket in its own folder; what it has written survives kill -9."""
+class Server(Redis):
+    """What it has written survives kill -9."""
 
     def __init__(self, folder):
-        self.folder = tempfile.mkdtemp(dir=folder, prefix="s")
-        self.socket = os.path.join(self.folder, "s")
-        self.url = "unix://" + self.socket
-        self.start()
-
-    def start(self):
-        program = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
-        with open(os.path.join(self.folder, "log"), "ab") as log:
-            self.process = subprocess.Popen(
-                [program, "--daemonize", "no", "--port", "0", "--dir", self.folder, "--unixsocket", self.socket,
-                 "--save", "", "--appendonly", "yes", "--appendfsync", "no"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
-        self.redis = redis.Redis(unix_socket_path=self.socket)
-        until("a server", 30 * SCALE, self.answers)
-
-    def answers(self):
-        assert self.process.poll() is None, "the server did not start"
-        try:
-            return self.redis.ping()
-        except redis.RedisError:
-            return False
-
-    def signal(self, number):
-        """To all of its processes."""
-        send(self.process.pid, number)
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
+        super().__init__("--appendonly", "yes", "--appendfsync", "no", folder=folder, seconds=30 * SCALE)
 
 
 class Network:
@@ -347,18 +265,6 @@ class Place:
                 thing.stop()
 
 
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
-
-
-class NotApplicable(Exception):
-    pass
-
-
 def in_a_namespace():
     """What begins a program as the first process of a namespace."""
     unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -484,11 +390,11 @@ def quorum_of_three_servers_bears_the_loss_of_one(place):
     servers = [Server(place.folder) for _ in range(3)]
     place.things += servers
     urls = ",".join(server.url for server in servers)
-    servers[0].stop()
+    servers[0].kill()
     options = ("--quorum", urls, "--lease", ms(LEASE_S))
     code, out, err = place.says(*options, place.key, "--", "sh", "-c", 'echo "fence=$RLOCK_FENCE"')
     assert code == 0 and out == "fence=\n", (code, out, err)
-    servers[1].stop()
+    servers[1].kill()
     code, _, err = place.says("--wait", "300ms", *options, place.key, "--", "true")
     assert code == FAILED and err, (code, err)
 
@@ -832,7 +738,7 @@ def server_stops_and_goes_on(place):
 def server_is_killed_and_comes_back_with_its_data(place):
     server = place.own_server()
     fault = Fault(place, *FIERCE)
-    server.stop()
+    server.kill()
     fault.one.ends_with(LOST)
     server.start()
     fault.over(LEASE_S, LEASE_S + 2 * SOON_S)
@@ -884,7 +790,7 @@ def lock_is_stolen_deleted_or_forgotten(place):
         elif how == "deleted":
             server.redis.delete(place.key)
         else:
-            server.stop()
+            server.kill()
             for name in os.listdir(server.folder):
                 if name.startswith("append"):
                     shutil.rmtree(os.path.join(server.folder, name), ignore_errors=True)
@@ -1404,7 +1310,7 @@ def keeper_paused_and_cut_off(place, machine, network):
 
 
 def server_killed(place, machine, network):
-    place.server.stop()
+    place.server.kill()
     time.sleep(random.uniform(0, 1) * CHAOS_LEASE_S)
     place.server.start()
 
@@ -1524,7 +1430,7 @@ def nightly_job_of_three_crontabs_is_done_once_a_night(place):
             elif fault == "server stopped":
                 server_paused(server, 1)
             else:
-                server.stop()
+                server.kill()
                 server.start()
         for machine in machines.values():
             machine.ends(4 * SOON_S)
@@ -1547,12 +1453,8 @@ def nightly_job_of_three_crontabs_is_done_once_a_night(place):
 def run_one(function, folder, server):
     place = Place(function.__name__, folder, server)
     try:
-        function(place)
-        return None
-    except NotApplicable as reason:
-        return reason
-    except Exception as error:  # a failed test must not hide the others
-        return "".join(traceback.format_exception(error)) + place.told()
+        why = failure(function, place)
+        return why and why + place.told()
     finally:
         place.close()
 
@@ -1574,28 +1476,19 @@ def end_all():
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started goes too
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
-        signal.signal(number, signal.SIG_DFL)  # a shell lets a job in the background ignore some, and rlock keeps to that
-    LIBC.prctl(SUBREAPER, 1)
+    ends_when_told()
+    hears_signals()
+    adopts_orphans()
     names = tuple(word for word in sys.argv[3:] if not word.isdigit())
     wanted = [function for function in TESTS if not names or function.__name__.startswith(names)]
     folder = tempfile.mkdtemp(prefix="rlock-cli-")
     pool = concurrent.futures.ThreadPoolExecutor(JOBS)
-    failed = len(wanted)
+    tap = Tap(len(wanted))
     try:
         server = Server(folder)
-        print(f"1..{len(wanted)}", flush=True)
         started = [pool.submit(run_one, function, folder, server) for function in wanted]
-        for number, (function, future) in enumerate(zip(wanted, started), 1):
-            result = future.result()
-            if isinstance(result, NotApplicable):
-                print(f"not applicable: {function.__name__}, {result}")
-                result = None
-            failed -= result is None
-            print(f"{'not ok' if result else 'ok'} {number} - {function.__name__}", flush=True)
-            for line in (result or "").splitlines():
-                print("#", line, flush=True)
+        for function, future in zip(wanted, started):
+            tap.result(function.__name__, future.result())
     except Exception:
         traceback.print_exc()
     finally:
@@ -1603,7 +1496,7 @@ def main():
         end_all()
         while os.path.exists(folder):
             shutil.rmtree(folder, ignore_errors=True)
-        os._exit(failed > 0)  # tests that run yet are not waited for: what they start dies with this process
+        os._exit(tap.ends())  # tests that run yet are not waited for: what they start dies with this process
 
 
 if __name__ == "__main__":

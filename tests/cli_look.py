@@ -3,10 +3,9 @@
 
     tests/cli_look.py build/cli/rlock [NAME]
 
-Prints TAP. $RLOCK_REDIS_SERVER names another redis-server.
+Prints TAP.
 """
 
-import ctypes
 import fcntl
 import fnmatch
 import json
@@ -14,17 +13,14 @@ import os
 import pty
 import re
 import select
-import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 
-import redis
+from fixture import TESTS, Node, Redis, dies_with_parent, ends_when_told, free_port, run_on, test, until
 
 RLOCK = sys.argv[1]
 ME = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -33,73 +29,6 @@ FAILED = 125  # CLI_FAILED
 SOON_S = 5  # a busy machine; what is pushed comes within milliseconds
 WRITER = 1000000000
 KEYS = ["key", "kind", "holders", "holder", "left_ms", "waiters", "permits", "fence"]
-
-
-def dies_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def until(what, seconds=SOON_S):
-    """Waits until what() is true, and returns it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        result = what()
-        if result:
-            return result
-        assert time.monotonic() < deadline, "it does not come to that"
-        time.sleep(0.01)
-
-
-class Server:
-    """A private server in its own folder, on a socket and, where it is asked for, on a port."""
-
-    def __init__(self, *arguments, port=0, first=()):
-        self.dir = tempfile.mkdtemp(prefix="rlock-look-")
-        self.socket = os.path.join(self.dir, "socket")
-        self.port = port
-        program = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
-        with open(os.path.join(self.dir, "log"), "wb") as log:
-            self.process = subprocess.Popen(
-                [program, *first, "--daemonize", "no", "--bind", "127.0.0.1", "--port", str(port), "--dir", self.dir,
-                 "--unixsocket", self.socket, "--save", "", "--appendonly", "no", *arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
-        try:
-            until(self.answers, 20)
-        except AssertionError:
-            self.stop()
-            raise
-
-    def answers(self):
-        try:
-            return self.connect().ping()
-        except redis.AuthenticationError:
-            return True
-        except redis.RedisError:
-            return False
-
-    def connect(self, **options):
-        return redis.Redis(unix_socket_path=self.socket, **options)
-
-    @property
-    def url(self):
-        return "unix://" + self.socket
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
 
 
 def environment(url):
@@ -283,14 +212,6 @@ def is_as_it_stands(told):
     assert told["holder"] == ME and 40000 < told["left_ms"] <= 60000, told
 
 
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
-
-
 # ---- ls and inspect ----
 
 
@@ -399,7 +320,7 @@ def force_release_wakes_the_waiters_of_redisson(server, r):
     ear.subscribe("redisson_lock__channel:{java}")
     ear.get_message(timeout=1)
     ask(server.url, "force-release", "java")
-    assert until(lambda: ear.get_message(timeout=0.1))["data"] == b"0"
+    assert until("a message", SOON_S, lambda: ear.get_message(timeout=0.1))["data"] == b"0"
     ear.close()
 
 
@@ -417,7 +338,7 @@ def force_release_of_a_semaphore_serves_no_more_than_held(server, r):
 def urls_with_passwords_users_and_databases_lead_there(server, r):
     port = free_port()
     secret = "p%40%3A%2f%25w"
-    with Server("--requirepass", "p@:/%w", port=port) as locked:
+    with Redis("--requirepass", "p@:/%w", port=port) as locked:
         own = locked.connect(password="p@:/%w", db=1)
         own.execute_command("ACL", "SETUSER", "ops:1", "on", ">two words", "~*", "&*", "+@read", "+@connection",
                             "+@scripting", "+@pubsub", "+time")
@@ -456,7 +377,7 @@ def a_server_that_is_away_ends_it_when_the_wait_is_over(server, r):
         assert status == FAILED and "no connection" in err and "refused" in err and "--url" in err, err
         assert 0.5 < time.monotonic() - start < 5
     assert run(url, "ls", "--wait", "0")[0] == FAILED
-    with Server() as mute:
+    with Redis() as mute:
         os.kill(mute.process.pid, signal.SIGSTOP)
         for command in [["inspect", "k"], ["ls"]]:
             status, _, err = run(mute.url, command[0], "--wait", "1500ms", *command[1:])
@@ -469,7 +390,7 @@ def a_server_that_comes_back_is_waited_for(server, r):
     process = subprocess.Popen([RLOCK, "ls", "--json"], env=environment(f"redis://127.0.0.1:{port}"),
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=dies_with_parent)
     time.sleep(0.6)
-    with Server(port=port) as late:
+    with Redis(port=port) as late:
         assert late.process.poll() is None
         assert process.wait(10) == 0
         process.stdout.close()
@@ -477,7 +398,7 @@ def a_server_that_comes_back_is_waited_for(server, r):
 
 @test
 def a_quorum_is_inspected_and_not_listed(server, r):
-    servers = [server] + [Server() for _ in range(2)]
+    servers = [server] + [Redis() for _ in range(2)]
     try:
         for s in servers:
             mutex(s.connect(), "q")
@@ -495,14 +416,10 @@ def a_quorum_is_inspected_and_not_listed(server, r):
 
 @test
 def a_sentinel_leads_to_the_primary(server, r):
-    port, watch = free_port(), free_port()
-    with Server(port=port) as primary:
-        conf = os.path.join(primary.dir, "sentinel.conf")
-        with open(conf, "w", encoding="ascii") as file:
-            file.write(f"sentinel monitor locks 127.0.0.1 {port} 1\n")
-        with Server("--sentinel", port=watch, first=[conf]):
+    with Node() as primary:
+        with Node("--sentinel", configuration=f"sentinel monitor locks 127.0.0.1 {primary.port} 1\n") as sentinel:
             mutex(primary.connect(db=2), "k")
-            url = f"redis+sentinel://127.0.0.1:{watch}/locks/2"
+            url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks/2"
             assert [t["key"] for t in ask(url, "ls")] == ["k"]
             assert ask(url, "inspect", "k")[0]["holders"] == 1
 
@@ -514,15 +431,12 @@ class Cluster:
         self.nodes = []
         try:
             for i in range(3):
-                self.nodes.append(Server("--cluster-enabled", "yes", "--cluster-port", str(free_port()),
-                                         "--cluster-config-file", "nodes.conf", port=free_port()))
-                self.nodes[i].connect().execute_command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-                self.nodes[i].connect().execute_command("CLUSTER", "ADDSLOTSRANGE", 16384 * i // 3,
-                                                        16384 * (i + 1) // 3 - 1)
-            bus = self.nodes[0].connect().config_get("cluster-port")["cluster-port"]
+                self.nodes.append(Node(cluster=True))
+                self.nodes[i].cluster("SET-CONFIG-EPOCH", i + 1)
+                self.nodes[i].cluster("ADDSLOTSRANGE", 16384 * i // 3, 16384 * (i + 1) // 3 - 1)
             for node in self.nodes[1:]:
-                node.connect().execute_command("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port, bus)
-            until(lambda: all(self.whole(node) for node in self.nodes), 30)
+                node.cluster("MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus)
+            until("a whole cluster", 30, lambda: all(self.whole(node) for node in self.nodes))
         except BaseException:
             self.stop()
             raise
@@ -530,13 +444,12 @@ class Cluster:
 
     @staticmethod
     def whole(node):
-        info = node.connect().execute_command("CLUSTER", "INFO")
-        info = info if isinstance(info, dict) else dict(line.split(":", 1) for line in info.decode().split())
-        return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3"
+        info = str(node.cluster("INFO"))
+        return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
 
     def at(self, key):
         """The node of a key."""
-        slot = self.nodes[0].connect().execute_command("CLUSTER", "KEYSLOT", key)
+        slot = self.nodes[0].cluster("KEYSLOT", key)
         return next(node.connect() for i, node in enumerate(self.nodes) if slot < 16384 * (i + 1) // 3)
 
     def stop(self):
@@ -574,7 +487,7 @@ def a_cluster_is_looked_at_as_a_whole(server, r):
 @test
 def a_lock_whose_slot_moves_is_followed(server, r):
     with Cluster() as cluster:
-        slot = cluster.nodes[0].connect().execute_command("CLUSTER", "KEYSLOT", "k")
+        slot = cluster.nodes[0].cluster("KEYSLOT", "k")
         old = next(i for i in range(3) if slot < 16384 * (i + 1) // 3)
         new = (old + 1) % 3
         say = [node.connect().execute_command for node in cluster.nodes]
@@ -622,7 +535,7 @@ def top_tells_of_waiters_and_fences_next_to_a_lock(server, r):
         r.flushall()
         key = "rlocked" if pattern == "rlock*" else "q:1"
         with Top(server.url, "--json", pattern) as top:
-            until(lambda: len(r.client_list(_type="pubsub")) == 1)
+            until("a push connection", SOON_S, lambda: len(r.client_list(_type="pubsub")) == 1)
             time.sleep(0.3)
             queued(r, key, [(1, 1, "f")])
             top.hears(key, 1)
@@ -703,7 +616,7 @@ def top_goes_on_after_its_connections_were_killed(server, r):
 
 @test
 def top_ends_when_the_server_stays_away(server, r):
-    with Server() as other:
+    with Redis() as other:
         mutex(other.connect(), "a")
         with Top(other.url, "--json", "--wait", "1s") as top:
             top.hears("a", 1)
@@ -735,7 +648,7 @@ def top_shows_a_table_and_gives_the_terminal_back(server, r):
 
 @test
 def top_says_that_the_server_does_not_answer(server, r):
-    with Server() as other:
+    with Redis() as other:
         mutex(other.connect(), "k")
         with Screen(other.url, "top", "--wait", "20s", columns=200) as screen:
             screen.shows("1 locks, .*told by push")
@@ -765,7 +678,7 @@ def top_fits_the_window(server, r):
 
 @test
 def top_gives_the_terminal_back_when_it_is_ended_or_fails(server, r):
-    with Server() as other:
+    with Redis() as other:
         for number in [signal.SIGTERM, signal.SIGINT]:
             with Screen(other.url, "top") as screen:
                 screen.shows("told by push")
@@ -781,10 +694,10 @@ def top_gives_the_terminal_back_when_it_is_ended_or_fails(server, r):
 
 @test
 def each_connection_speaks_tls_and_looks_at_the_certificate(server, r):
-    key, cert, port = os.path.join(server.dir, "tls.key"), os.path.join(server.dir, "tls.crt"), free_port()
+    key, cert, port = os.path.join(server.folder, "tls.key"), os.path.join(server.folder, "tls.crt"), free_port()
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert,
                     "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    with Server("--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
+    with Redis("--tls-port", str(port), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert,
                 "--tls-auth-clients", "no") as other:
         url, ca = f"rediss://127.0.0.1:{port}", ("--cacert", cert)
         mutex(other.connect(), "k")
@@ -814,23 +727,10 @@ def colours_are_for_terminals_that_want_them(server, r):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers and their folders go too
-    wanted = [t for t in TESTS if len(sys.argv) < 3 or fnmatch.fnmatch(t.__name__, sys.argv[2])]
-    failed = 0
-    with Server("--enable-debug-command", "yes") as server:
-        print(f"1..{len(wanted)}", flush=True)
-        for number, function in enumerate(wanted, 1):
-            r = server.connect()
-            r.flushall()
-            try:
-                function(server, r)
-                print(f"ok {number} - {function.__name__}", flush=True)
-            except Exception as error:  # a failed test must not hide the others
-                failed += 1
-                line = error.__traceback__.tb_next.tb_lineno if error.__traceback__.tb_next else 0
-                print(f"not ok {number} - {function.__name__}", flush=True)
-                print(f"# {type(error).__name__}: {error} (line {line})".replace("\n", "\n# "), flush=True)
-    return 1 if failed else 0
+    ends_when_told()
+    wanted = [function for function in TESTS if len(sys.argv) < 3 or fnmatch.fnmatch(function.__name__, sys.argv[2])]
+    with Redis("--enable-debug-command", "yes") as server:
+        return run_on(server, wanted)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,11 @@ key. Prints TAP, and how long each failover took: until the new primary was name
 
 restarts: two servers, which are killed and started again without data every 20 seconds. The leaders at one of them have
 quarantine_ms, those at the other have not: prints how often two led at a time, side by side.
-
-$RLOCK_REDIS_SERVER names another redis-server.
 """
 
-import ctypes
 import os
-import random
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -28,81 +23,28 @@ import time
 
 import redis
 
+from fixture import Node, Tap, dies_with_parent, until
+
 LEADER = sys.argv[1]
 SECONDS = int(sys.argv[2]) if len(sys.argv) > 2 else 120
 KIND = sys.argv[3] if len(sys.argv) > 3 else "sentinel"
-SERVER = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
 PERIOD_S = 10
 RESTART_S = 20
 LEASE_MS = 1000  # of the example
 AGAIN_S = 2.0  # a leader again so long after the failover
 OLD_S = 12.0  # how long a primary that lives on after it was replaced may grant: docs/guarantees.md
 NAME = "locks"
-BUS = "{bus}"  # in the arguments of a node: its other port
 
 
 def now():
+    """By the clock of the example."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
-
-
-def dies_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def until(what, seconds, done):
-    deadline = now() + seconds
-    while not done():
-        if now() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
-
-
-class Node:
-    """A server or a Sentinel, on a free port, in its own folder."""
-
-    def __init__(self, folder, *arguments, config=None):
-        for _ in range(20):
-            self.port = random.randrange(20000, 32000)
-            self.folder = tempfile.mkdtemp(dir=folder)
-            self.config = config
-            if self.start(*arguments):
-                return
-        raise AssertionError("no server starts")
-
-    def start(self, *arguments):
-        command = [SERVER]
-        if self.config:
-            path = os.path.join(self.folder, "config")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self.config)
-            command += [path, "--sentinel"]
-        log = open(os.path.join(self.folder, "log"), "ab")
-        self.process = subprocess.Popen(
-            command + ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
-                       *(word.replace(BUS, str(self.bus())) for word in arguments)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
-        self.client = redis.Redis(host="127.0.0.1", port=self.port, socket_timeout=2)
-        deadline = now() + 20
-        while now() < deadline and self.process.poll() is None:
-            try:
-                return self.client.ping()
-            except redis.RedisError:
-                time.sleep(0.02)
-        self.kill()
-        return False
-
-    def bus(self):
-        return self.port - 10000
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Deployment:
     """What both have: nodes, one of which is the primary of the leader's key."""
 
-    SETTINGS = ("--save", "", "--repl-diskless-sync-delay", "0")
+    SETTINGS = ("--repl-diskless-sync-delay", "0")
     servants = ()
 
     def __init__(self):
@@ -132,7 +74,7 @@ class Deployment:
         until("another primary", 30, lambda: self.primary() not in (port, None))
         named = now()
         time.sleep(1)
-        assert self.comes_back(node)
+        self.comes_back(node)
         return killed, named
 
     def stop(self):
@@ -144,12 +86,12 @@ class Deployment:
 
 class Sentinels(Deployment):
     def deploy(self):
-        self.nodes.append(Node(self.folder, *self.SETTINGS))
+        self.nodes.append(Node(*self.SETTINGS, folder=self.folder))
         first = self.nodes[0].port
         for _ in range(2):
-            self.nodes.append(Node(self.folder, *self.SETTINGS, "--replicaof", "127.0.0.1", str(first)))
+            self.nodes.append(Node(*self.SETTINGS, "--replicaof", "127.0.0.1", str(first), folder=self.folder))
         self.servants = [
-            Node(self.folder, config=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
+            Node("--sentinel", folder=self.folder, configuration=f"sentinel monitor {NAME} 127.0.0.1 {first} 2\n"
                  f"sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 3000\n")
             for _ in range(3)]
 
@@ -161,7 +103,7 @@ class Sentinels(Deployment):
         """The port that Sentinel names."""
         for sentinel in self.servants:
             try:
-                return int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
+                return int(sentinel.redis.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
             except redis.RedisError:
                 pass
         return None
@@ -171,57 +113,46 @@ class Sentinels(Deployment):
         port = self.primary()
         try:
             for sentinel in self.servants:
-                if int(sentinel.client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]) != port:
+                if int(sentinel.redis.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1]) != port:
                     return False
-                if not str(sentinel.client.execute_command("SENTINEL", "CKQUORUM", NAME)).count("OK 3 usable"):
+                if not str(sentinel.redis.execute_command("SENTINEL", "CKQUORUM", NAME)).count("OK 3 usable"):
                     return False
-                replicas = sentinel.client.execute_command("SENTINEL", "REPLICAS", NAME)
+                replicas = sentinel.redis.execute_command("SENTINEL", "REPLICAS", NAME)
                 states = [dict(zip(r[::2], r[1::2])) if isinstance(r, list) else r for r in replicas]
                 words = [str({key: state[key] for key in state if "link-status" in str(key) or "flags" in str(key)})
                          for state in states]
                 if len(words) != 2 or any("ok" not in w or "down" in w or "disconnected" in w for w in words):
                     return False
-            return all(node.client.info("replication").get("master_link_status", "up") == "up"
+            return all(node.redis.info("replication").get("master_link_status", "up") == "up"
                        for node in self.nodes)
         except (redis.RedisError, TypeError, KeyError):
             return False
 
     def comes_back(self, node):
-        return node.start(*self.SETTINGS, "--replicaof", "127.0.0.1", str(self.primary()))
+        node.start(*self.SETTINGS, "--replicaof", "127.0.0.1", str(self.primary()))
 
 
 class Cluster(Deployment):
     PRIMARIES = 3
 
-    SETTINGS = (*Deployment.SETTINGS, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-                "--cluster-port", BUS)
+    SETTINGS = (*Deployment.SETTINGS, "--cluster-node-timeout", "1000")
 
     def deploy(self):
         count = 2 * self.PRIMARIES
-        self.nodes = [Node(self.folder, *self.SETTINGS) for _ in range(count)]
-        self.slot = self.asked(self.nodes[0], "KEYSLOT", "leader")
-        ids = [self.asked(node, "MYID") for node in self.nodes]
+        self.nodes = [Node(*self.SETTINGS, cluster=True, folder=self.folder) for _ in range(count)]
+        self.slot = self.nodes[0].cluster("KEYSLOT", "leader")
+        ids = [node.cluster("MYID") for node in self.nodes]
         for i, node in enumerate(self.nodes):
-            self.asked(node, "SET-CONFIG-EPOCH", i + 1)
-            self.asked(node, "MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus())
+            node.cluster("SET-CONFIG-EPOCH", i + 1)
+            node.cluster("MEET", "127.0.0.1", self.nodes[0].port, self.nodes[0].bus)
             if i < self.PRIMARIES:
-                self.asked(node, "ADDSLOTSRANGE", 16384 * i // self.PRIMARIES, 16384 * (i + 1) // self.PRIMARIES - 1)
+                node.cluster("ADDSLOTSRANGE", 16384 * i // self.PRIMARIES, 16384 * (i + 1) // self.PRIMARIES - 1)
         for i in range(self.PRIMARIES, count):
             until("a primary to follow", 20, lambda i=i: self.follows(i, ids[i - self.PRIMARIES]))
 
-    @staticmethod
-    def asked(node, *words):
-        """What a node says to a command, as it was sent."""
-        connection = node.client.connection_pool.get_connection("CLUSTER")
-        try:
-            connection.send_command("CLUSTER", *words)
-            return connection.read_response()
-        finally:
-            node.client.connection_pool.release(connection)
-
     def follows(self, i, primary):
         try:
-            return self.asked(self.nodes[i], "REPLICATE", primary)
+            return self.nodes[i].cluster("REPLICATE", primary)
         except redis.RedisError:
             return False
 
@@ -232,8 +163,8 @@ class Cluster(Deployment):
         """The port of the node that has the slot, as one says that has it itself."""
         for node in self.nodes:
             try:
-                info = str(self.asked(node, "INFO"))
-                rows = self.asked(node, "SLOTS")
+                info = str(node.cluster("INFO"))
+                rows = node.cluster("SLOTS")
                 port = next(int(row[2][1]) for row in rows if row[0] <= self.slot <= row[1])
                 if port == node.port and "cluster_state:ok" in info:
                     return port
@@ -245,18 +176,18 @@ class Cluster(Deployment):
         """True if a failover can begin: all are content, know each other, and have all data."""
         try:
             for node in self.nodes:
-                info = str(self.asked(node, "INFO"))
+                info = str(node.cluster("INFO"))
                 if "cluster_state:ok" not in info or f"cluster_known_nodes:{len(self.nodes)}" not in info:
                     return False
-                if node.client.info("replication").get("master_link_status", "up") != "up":
+                if node.redis.info("replication").get("master_link_status", "up") != "up":
                     return False
-            roles = [node.client.info("replication")["role"] for node in self.nodes]
+            roles = [node.redis.info("replication")["role"] for node in self.nodes]
             return roles.count("master") == self.PRIMARIES
         except (redis.RedisError, OSError):
             return False
 
     def comes_back(self, node):
-        return node.start(*self.SETTINGS)
+        node.start()
 
 
 class Leaders:
@@ -286,16 +217,6 @@ class Leaders:
         return [at for at, _, leads in self.events() if leads and at > when]
 
 
-class Tap:
-    def __init__(self):
-        self.count = self.failed = 0
-
-    def check(self, name, ok, why=""):
-        self.count += 1
-        self.failed += not ok
-        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}" + ("" if ok else f"\n# {why}"), flush=True)
-
-
 def overlaps(events):
     """Who began to lead before the one before had ended."""
     found, leaders = [], {}
@@ -319,7 +240,7 @@ def restarts():
     """Two servers that forget, with and without a quarantine: how often two led at a time."""
     tap = Tap()
     folder = tempfile.mkdtemp(prefix="rlock-restarts-")
-    nodes = [Node(folder, "--save", "") for _ in range(2)]
+    nodes = [Node(folder=folder) for _ in range(2)]
     try:
         ways = [f"?quarantine_ms={LEASE_MS}", ""]
         leaders = [Leaders(f"redis://127.0.0.1:{node.port}{way}") for node, way in zip(nodes, ways)]
@@ -332,7 +253,7 @@ def restarts():
             killed = now()
             for node in nodes:
                 node.kill()
-                assert node.start("--save", "")
+                node.start()
             count += 1
             for one in leaders:
                 until("a leader after the restart", 10, lambda one=one: one.lead_since(killed))
@@ -355,8 +276,7 @@ def restarts():
         for node in nodes:
             node.kill()
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"1..{tap.count}")
-    return tap.failed != 0
+    return tap.ends()
 
 
 def main():
@@ -399,8 +319,7 @@ def main():
         tap.check("it goes on", False, error)
     finally:
         deployment.stop()
-    print(f"1..{tap.count}")
-    return tap.failed != 0
+    return tap.ends()
 
 
 sys.exit(restarts() if KIND == "restarts" else main())

@@ -3,24 +3,20 @@
 
     tests/interop.py build/tests/peer
 
-Prints TAP. $RLOCK_REDIS_SERVER names another redis-server.
+Prints TAP.
 """
 
-import ctypes
-import os
 import queue
-import shutil
-import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
 
-import redis
 from redis.exceptions import LockError, LockNotOwnedError
+
+from fixture import TESTS, Redis, dies_with_parent, ends_when_told, now, run_on, test, until
 
 PEER = sys.argv[1]
 OK, BUSY, TIMEOUT, NOT_HELD, LOST = 0, -1, -2, -4, -5
@@ -28,46 +24,6 @@ EXPIRED, STOLEN, DELETED = 1, 2, 3
 FOREVER = -1
 ROUNDS = 9
 BOUND_S = 0.020  # the median of the rounds must be woken, or told, within this
-
-
-def now():
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def dies_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-class Server:
-    """A private server on a unix socket in its own folder."""
-
-    def __init__(self):
-        self.dir = tempfile.mkdtemp(prefix="rlock-interop-")
-        self.socket = os.path.join(self.dir, "socket")
-        program = os.environ.get("RLOCK_REDIS_SERVER") or "redis-server"
-        log = open(os.path.join(self.dir, "log"), "wb")
-        self.process = subprocess.Popen(
-            [program, "--daemonize", "no", "--port", "0", "--dir", self.dir, "--unixsocket", self.socket,
-             "--save", "", "--appendonly", "no"],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=dies_with_parent)
-        deadline = now() + 20
-        while True:
-            try:
-                self.connect().ping()
-                return
-            except redis.RedisError:
-                if now() > deadline or self.process.poll() is not None:
-                    self.stop()
-                    raise
-                time.sleep(0.005)
-
-    def connect(self):
-        return redis.Redis(unix_socket_path=self.socket)
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.dir, ignore_errors=True)
 
 
 class Event:
@@ -129,14 +85,12 @@ class Peer:
     def waits(self, lease=60000):
         """Starts to wait for ever, and is registered for pushes when this returns."""
         self.say(f"acquire {FOREVER} {lease}")
-        deadline = now() + 5
-        while True:
-            self.say("stats")
-            if self.hears("stats").status == 1:
-                break
-            assert now() < deadline, "no push to be had"
-            time.sleep(0.01)
+        until("a push connection", 5, self.is_pushed)
         self.quiet(0.15)
+
+    def is_pushed(self):
+        self.say("stats")
+        return self.hears("stats").status == 1
 
     def ends(self):
         self.process.stdin.close()
@@ -203,14 +157,6 @@ class RedissonModel:
             return now(), heard
         finally:
             ear.close()
-
-
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 # ---- redis-py ----
@@ -537,25 +483,9 @@ def each_wire_refuses_the_others_lock(server, r):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server and its folder go too
-    failed = 0
-    server = Server()
-    try:
-        print(f"1..{len(TESTS)}", flush=True)
-        for number, function in enumerate(TESTS, 1):
-            r = server.connect()
-            r.flushall()
-            try:
-                function(server, r)
-                print(f"ok {number} - {function.__name__}", flush=True)
-            except Exception as error:  # a failed test must not hide the others
-                failed += 1
-                print(f"not ok {number} - {function.__name__}", flush=True)
-                print(f"# {type(error).__name__}: {error} (line {error.__traceback__.tb_next.tb_lineno})"
-                      if error.__traceback__.tb_next else f"# {error!r}", flush=True)
-    finally:
-        server.stop()
-    return 1 if failed else 0
+    ends_when_told()
+    with Redis() as server:
+        return run_on(server, TESTS)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ chromium-browser, google-chrome), its tests are named as not applicable, and not
 
 import base64
 import collections
-import ctypes
 import http.client
 import json
 import os
@@ -23,40 +22,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import zlib
+
+from fixture import Tap, children, dies_with_parent, hears_signals, state, until
 
 PROGRAM = sys.argv[1]
 STOCK, BUYERS = 80, 300
 PATIENCE_S = 60  # an end for what does not come; nothing is expected to take so long
 PATHS = ("/rush", "/reset", "/freeze", "/kill", "/stop-redis", "/buy")
 
-number = 0
-failed = False
+tap = Tap()
 
 
-def check(name, test, *arguments):
-    global number, failed
-    number += 1
-    try:
-        test(*arguments)
-        print(f"ok {number} - {name}", flush=True)
-    except Exception as error:  # also those of sockets and of JSON
-        failed = True
-        print(f"not ok {number} - {name}\n# {type(error).__name__}: {error}", flush=True)
-
-
-def children_of(process):
-    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
-
-
-def is_there(process):
-    try:
-        with open(f"/proc/{process}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+def all_ended(processes):
+    return all(state(process) in (None, "Z") for process in processes)
 
 
 def sockets_of(process):
@@ -67,17 +46,6 @@ def sockets_of(process):
         except FileNotFoundError:
             pass  # it was closed meanwhile
     return {name for name in found if name.startswith("socket:")}
-
-
-def until(what, done):
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < end, "never: " + what
-        time.sleep(0.02)
-
-
-def dies_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Shop:
@@ -176,7 +144,7 @@ class Shop:
                   lambda: (self.state["sold"], self.state["left"], self.state["over"]) == (STOCK, 0, 0))
 
     def family(self):
-        return children_of(self.process.pid)
+        return children(self.process.pid)
 
     def close(self, number=signal.SIGTERM):
         """Ends it, and sees that nothing is left of it: no process, no file."""
@@ -184,7 +152,7 @@ class Shop:
         self.process.send_signal(number)
         self.process.wait(PATIENCE_S)
         assert self.process.returncode == 0, f"exit status {self.process.returncode}: {self.words()}"
-        until("the end of its processes", lambda: not any(map(is_there, family)))
+        until("the end of its processes", PATIENCE_S, lambda: all_ended(family))
         assert os.listdir(self.tmp) == ["log"], os.listdir(self.tmp)
         self.remove()
 
@@ -279,7 +247,7 @@ def killed_without_rush_is_replaced(shop):
     shop.post("/kill")
     dead, = shop.wait_line(r"Worker (\d) died$", since)
     shop.wait_line(rf"Worker {dead} was replaced", since)
-    until("workers have no socket of the front",
+    until("workers have no socket of the front", PATIENCE_S,
           lambda: not any(sockets_of(shop.process.pid) & sockets_of(worker) for worker in shop.family()))
 
 
@@ -335,7 +303,7 @@ def leaves_nothing_when_killed():
     assert len(family) == 5, family
     shop.process.kill()
     shop.process.wait()
-    until("the end of its processes", lambda: not any(map(is_there, family)))
+    until("the end of its processes", PATIENCE_S, lambda: all_ended(family))
     shop.remove()
 
 
@@ -434,7 +402,7 @@ class Browser:
         return reply["result"].get("value")
 
     def until(self, expression):
-        until(expression, lambda: self.value(expression))
+        until(expression, PATIENCE_S, lambda: self.value(expression))
 
     def text(self, name):
         return self.value(f"document.getElementById('{name}').textContent")
@@ -592,12 +560,12 @@ def browse():
     try:
         shop, browser = Shop(), Browser(program)
         for name, test in BROWSER_TESTS:
-            check(name, test, browser, shop)
+            tap.run(name, test, browser, shop)
     finally:
         if browser:
             browser.close()
         if shop:
-            check("the shop closes while a browser is there", shop.close)
+            tap.run("the shop closes while a browser is there", shop.close)
 
 
 def rows_of(png):
@@ -664,31 +632,29 @@ def main():
     if "--screenshot" in sys.argv:
         make_picture(sys.argv[sys.argv.index("--screenshot") + 1])
         return 0
-    for ignored in (signal.SIGHUP, signal.SIGINT):
-        signal.signal(ignored, signal.SIG_DFL)  # a job in the background ignores them, and the shop keeps to that
+    hears_signals()
     shop = Shop()
-    check("one page, which names no address of elsewhere", serves_page, shop)
-    check("what is not for it, the shop refuses: GET, another site's page, nobody to freeze", refuses, shop)
-    check("without the lock the sale is oversold", oversells, shop)
-    check("with the lock it is exact", sells_exactly, shop)
-    check("one buyer alone, with the lock and without, by HTTP", sells_one, shop)
-    check("a frozen holder: the loss is told, its late write refused, the sale exact", frozen_is_refused, shop)
-    check("a frozen holder's late write harms no later sale", late_write_harms_no_later_sale, shop)
-    check("a killed holder is replaced, and the sale is exact", killed_is_replaced, shop)
-    check("a worker that is killed without a rush is replaced", killed_without_rush_is_replaced, shop)
-    check("Redis is stopped for two seconds: the loss is told, the sale exact", stopped_redis_loses_nothing, shop)
-    check("a page that connects anew hears only what it missed", page_connects_anew, shop)
-    check("SIGTERM closes the shop", shop.close)
-    check("with a fair lock too the sale is exact, though the holder is frozen", fair_is_exact)
-    check("SIGINT closes it too, also with a frozen worker", closes, signal.SIGINT)
-    check("SIGHUP closes it too: its terminal is gone", closes, signal.SIGHUP)
-    check("when the shop is killed, its workers and its server end", leaves_nothing_when_killed)
-    check("a server of others is used, and neither stopped nor ended", uses_servers_of_others)
+    tap.run("one page, which names no address of elsewhere", serves_page, shop)
+    tap.run("what is not for it, the shop refuses: GET, another site's page, nobody to freeze", refuses, shop)
+    tap.run("without the lock the sale is oversold", oversells, shop)
+    tap.run("with the lock it is exact", sells_exactly, shop)
+    tap.run("one buyer alone, with the lock and without, by HTTP", sells_one, shop)
+    tap.run("a frozen holder: the loss is told, its late write refused, the sale exact", frozen_is_refused, shop)
+    tap.run("a frozen holder's late write harms no later sale", late_write_harms_no_later_sale, shop)
+    tap.run("a killed holder is replaced, and the sale is exact", killed_is_replaced, shop)
+    tap.run("a worker that is killed without a rush is replaced", killed_without_rush_is_replaced, shop)
+    tap.run("Redis is stopped for two seconds: the loss is told, the sale exact", stopped_redis_loses_nothing, shop)
+    tap.run("a page that connects anew hears only what it missed", page_connects_anew, shop)
+    tap.run("SIGTERM closes the shop", shop.close)
+    tap.run("with a fair lock too the sale is exact, though the holder is frozen", fair_is_exact)
+    tap.run("SIGINT closes it too, also with a frozen worker", closes, signal.SIGINT)
+    tap.run("SIGHUP closes it too: its terminal is gone", closes, signal.SIGHUP)
+    tap.run("when the shop is killed, its workers and its server end", leaves_nothing_when_killed)
+    tap.run("a server of others is used, and neither stopped nor ended", uses_servers_of_others)
     browse()
     for shop in list(Shop.open):
         shop.remove()
-    print(f"1..{number}")
-    return failed
+    return tap.ends()
 
 
 if __name__ == "__main__":

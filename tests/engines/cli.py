@@ -25,7 +25,8 @@ ENGINE = sys.argv.pop(3)
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 
 import cli  # noqa: E402 - it reads the arguments that are left
-from cli import BUSY, FAILED, LEASE_S, LOST, SCALE, SOON_S, children, dies_with_parent, ms, now, send, test, until  # noqa: E402
+from cli import BUSY, FAILED, LEASE_S, LOST, SCALE, SOON_S, ms  # noqa: E402
+from fixture import children, dies_with_parent, free_port, now, send, test, until  # noqa: E402
 
 NOBODY = 65534
 
@@ -62,9 +63,7 @@ class EngineServer:
     """A private server on a port of its own; what it has written survives kill -9."""
 
     def __init__(self, folder):
-        with socket.socket() as finder:
-            finder.bind(("127.0.0.1", 0))
-            self.port = finder.getsockname()[1]
+        self.port = free_port()
         self.socket = ("127.0.0.1", self.port)
         self.url = self.url_at(self.port)
         self.redis = Keys(self)
@@ -84,10 +83,11 @@ class EngineServer:
         for pid in self.all():
             send(pid, number)
 
-    def stop(self):
-        for pid in self.all():
-            send(pid, signal.SIGKILL)
+    def kill(self):
+        self.signal(signal.SIGKILL)
         self.process.wait()
+
+    stop = kill
 
 
 class Postgres(EngineServer):
