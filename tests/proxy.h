@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "server.h"
+#include "private.h"
 
 enum { PASS, SWALLOW_REPLIES, BLACK_HOLE, SPLIT, DELAY_50_MS, DELAY_200_MS, HOLD_BACK };
 

@@ -17,7 +17,7 @@
 #include "../../tests/engines/mariadb.h"
 #include "beside.h"
 
-static struct mariadb server;
+static struct server server;
 
 /* --- by hand --- */
 
@@ -89,6 +89,6 @@ int main(void) {
     mysql_close(conn);
     beside_ends();
     rlock_mariadb_free(store);
-    mariadb_stop(&server);
+    server_stop(&server);
     return 0;
 }

@@ -17,7 +17,7 @@
 #include "../../tests/engines/postgres.h"
 #include "beside.h"
 
-static struct postgres server;
+static struct server server;
 
 /* --- by hand --- */
 
@@ -100,6 +100,6 @@ int main(void) {
     PQfinish(conn);
     beside_ends();
     rlock_postgres_free(store);
-    postgres_stop(&server);
+    server_stop(&server);
     return 0;
 }

@@ -70,7 +70,7 @@ static void redis_ends(void) {
 }
 
 #ifdef RLOCK_WITH_POSTGRES
-static struct postgres postgres;
+static struct server postgres;
 
 static const char *postgres_opens(void) {
     if (postgres_start(&postgres) != 0 ||
@@ -81,12 +81,12 @@ static const char *postgres_opens(void) {
 }
 
 static void postgres_is_over(void) {
-    postgres_stop(&postgres);
+    server_stop(&postgres);
 }
 #endif
 
 #ifdef RLOCK_WITH_ZOOKEEPER
-static struct zookeeper zookeeper;
+static struct server zookeeper;
 
 static const char *zookeeper_opens(void) {
     if (zookeeper_start(&zookeeper) != 0) {
@@ -96,12 +96,12 @@ static const char *zookeeper_opens(void) {
 }
 
 static void zookeeper_is_over(void) {
-    zookeeper_stop(&zookeeper);
+    server_stop(&zookeeper);
 }
 #endif
 
 #ifdef RLOCK_WITH_MARIADB
-static struct mariadb mariadb;
+static struct server mariadb;
 
 static const char *mariadb_opens(void) {
     if (mariadb_start(&mariadb) != 0 ||
@@ -112,7 +112,7 @@ static const char *mariadb_opens(void) {
 }
 
 static void mariadb_is_over(void) {
-    mariadb_stop(&mariadb);
+    server_stop(&mariadb);
 }
 #endif
 

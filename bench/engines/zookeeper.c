@@ -18,7 +18,7 @@
 #include "../../tests/engines/zookeeper.h"
 #include "beside.h"
 
-static struct zookeeper server;
+static struct server server;
 
 /* --- by hand --- */
 
@@ -141,6 +141,6 @@ int main(void) {
     zookeeper_close(zh);
     beside_ends();
     rlock_zookeeper_free(store);
-    zookeeper_stop(&server);
+    server_stop(&server);
     return 0;
 }

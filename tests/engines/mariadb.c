@@ -27,7 +27,7 @@
 #define TIMEOUT_MS 400
 
 static struct {
-    struct mariadb server;
+    struct server server;
     MYSQL *hand; /* the administrator's */
     rlock_store *stores[KIT_CLIENTS];
     int store_count;
@@ -291,7 +291,7 @@ static void server_that_is_another_one_leaves_nothing_sure(void **state) {
     proxy->mode = HOLD_BACK;
     assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
     kit_run(100); /* the proxy has it */
-    mariadb_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     proxy->mode = PASS;
     proxy_cuts();
     assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_UNKNOWN);
@@ -320,11 +320,10 @@ static void answer_that_came_while_the_process_slept_is_read(void **state) {
     struct owner *o = owner_new(of, "k");
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    kill(g.server.pid, SIGSTOP);
-    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
+    server_pause(&g.server);
     assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
     kit_run(TIMEOUT_MS / 8); /* it is out */
-    kill(g.server.pid, SIGCONT);
+    server_resume(&g.server);
     server_sleep_ms(2 * TIMEOUT_MS);
     rlock_on_timer(of); /* as on a loop where timers come first */
     assert_int_equal(owner_wait(o, RLOCK_RENEWED, 5000), RLOCK_OK);
@@ -342,12 +341,11 @@ static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 60000, owner_told, w), RLOCK_OK);
     kit_run(300);
     start_us = kit_now_us();
-    kill(g.server.pid, SIGSTOP);
-    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
+    server_pause(&g.server);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 600, 1600);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    kill(g.server.pid, SIGCONT);
+    server_resume(&g.server);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
@@ -358,7 +356,7 @@ static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
     assert_int_equal(owner_acquire(o, 1000, 20000), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 20000, owner_told, w), RLOCK_OK);
     kit_run(200);
-    mariadb_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     assert_true(kit_until(kit_is_down, of, 2000));
     assert_int_equal(mariadb_continue(&g.server), 0);
     assert_true(kit_until(kit_is_up, of, 10000));
@@ -378,14 +376,13 @@ static void client_is_freed_at_once_while_the_server_is_stopped(void **state) {
     busy = owner_new(of, "l");
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
     assert_int_equal(owner_acquire(busy, 1000, 60000), RLOCK_OK);
-    kill(g.server.pid, SIGSTOP);
-    waitpid(g.server.pid, NULL, WUNTRACED); /* it has stopped */
+    server_pause(&g.server);
     assert_int_equal(rlock_renew(busy->lock, 0, owner_told, busy), RLOCK_OK);
     kit_run(TIMEOUT_MS / 4); /* it is out */
     call_begins();
     kit_reset();
     call_ends();
-    kill(g.server.pid, SIGCONT);
+    server_resume(&g.server);
     while (tries++ < 500 && (held("k") || held("l"))) {
         server_sleep_ms(10);
     }
@@ -1373,7 +1370,7 @@ static int group_ends(void **state) {
     }
     mysql_close(g.hand);
     kit_close();
-    mariadb_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 

@@ -1,32 +1,13 @@
-/* mariadb.h - a private MariaDB for tests: in a folder of its own, ended by its pid
- *
- * Where the tests run as root, the folder and the process belong to nobody.
+/* mariadb.h - a private MariaDB for tests: private.h says what that is
  */
 
 #ifndef TESTS_MARIADB_H
 #define TESTS_MARIADB_H
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <mysql.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "server.h"
-
-#define MARIADB_NOBODY 65534
-
-struct mariadb {
-    char dir[64], url[128], socket[96];
-    int port;
-    pid_t pid;
-};
+#include "private.h"
 
 /* The first of these paths that there is: each system has folders of its own for them. */
 static inline const char *mariadb_path(const char *const *paths) {
@@ -36,33 +17,14 @@ static inline const char *mariadb_path(const char *const *paths) {
     return paths[0];
 }
 
-/* Begins the server in its folder, where it reads `input` and writes `log`. */
-static inline pid_t mariadb_runs(const struct mariadb *server, const char *const *argv,
-                                 const char *input) {
+static inline const char *mariadb_program(void) {
     static const char *const paths[] = {"/usr/sbin/mariadbd", "/usr/bin/mariadbd",
                                         "/usr/libexec/mariadbd", NULL};
-    pid_t pid = fork();
-    int fd;
-    if (pid != 0) {
-        return pid;
-    }
-    if (chdir(server->dir) != 0 ||
-        (getuid() == 0 && (setgid(MARIADB_NOBODY) != 0 || setuid(MARIADB_NOBODY) != 0))) {
-        _exit(126);
-    }
-    setenv("TMPDIR", server->dir, 1); /* that of the test may be another account's */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    fd = open(input, O_RDONLY);
-    dup2(fd, 0);
-    fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-    dup2(fd, 1);
-    dup2(fd, 2);
-    execv(mariadb_path(paths), (char *const *)argv);
-    _exit(127);
+    return mariadb_path(paths);
 }
 
 /* The administrator's connection, which blocks; NULL: the server does not answer. */
-static inline MYSQL *mariadb_connects(const struct mariadb *server, const char *database) {
+static inline MYSQL *mariadb_connects(const struct server *server, const char *database) {
     MYSQL *hand = mysql_init(NULL);
     if (mysql_real_connect(hand, NULL, "root", "", database, 0, server->socket,
                            CLIENT_MULTI_STATEMENTS) == NULL) {
@@ -72,10 +34,18 @@ static inline MYSQL *mariadb_connects(const struct mariadb *server, const char *
     return hand;
 }
 
+static inline int mariadb_answers(const struct server *server) {
+    MYSQL *hand = mariadb_connects(server, NULL);
+    if (hand != NULL) {
+        mysql_close(hand);
+    }
+    return hand != NULL;
+}
+
 /* Starts the server on the data that is there. */
-static inline int mariadb_continue(struct mariadb *server) {
+static inline int mariadb_continue(struct server *server) {
     char port[24], data[96], socket[128];
-    const char *argv[] = {"mariadbd",
+    const char *argv[] = {mariadb_program(),
                           "--no-defaults",
                           data,
                           socket,
@@ -90,28 +60,11 @@ static inline int mariadb_continue(struct mariadb *server) {
                           "--server-id=1",
                           "--max-connections=100",
                           NULL};
-    MYSQL *hand = NULL;
-    int tries = 0;
     snprintf(port, sizeof port, "--port=%d", server->port);
     snprintf(socket, sizeof socket, "--socket=%s", server->socket);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
-    server->pid = mariadb_runs(server, argv, "/dev/null");
-    while (server->pid > 0 && (hand = mariadb_connects(server, NULL)) == NULL && tries++ < 2000) {
-        server_sleep_ms(10);
-    }
-    if (hand == NULL) {
-        return -1;
-    }
-    mysql_close(hand);
-    return 0;
-}
-
-static inline void mariadb_ends(struct mariadb *server, int signal_number) {
-    if (server->pid > 0) {
-        kill(server->pid, signal_number);
-        waitpid(server->pid, NULL, 0);
-        server->pid = 0;
-    }
+    server->pid = server_begins(server, argv, NULL);
+    return server_waits(server, mariadb_answers);
 }
 
 /* Runs one statement, or several, and forgets their results. */
@@ -128,7 +81,7 @@ static inline int mariadb_does(MYSQL *hand, const char *text) {
 }
 
 /* Runs a file of SQL as the operator does: as its client, which knows DELIMITER. */
-static inline int mariadb_installs(const struct mariadb *server, const char *file) {
+static inline int mariadb_installs(const struct server *server, const char *file) {
     static char text[65536];
     MYSQL *hand = mariadb_connects(server, "shop");
     FILE *in = fopen(file, "r");
@@ -167,7 +120,7 @@ static inline int mariadb_installs(const struct mariadb *server, const char *fil
 
 /* Writes what makes the tables of the server itself, as mariadb-install-db does, which wants more
  * programs than a server needs. */
-static inline int mariadb_bootstraps(const struct mariadb *server) {
+static inline int mariadb_bootstraps(const struct server *server) {
     static const char *const tables[] = {"/usr/share/mysql/mysql_system_tables.sql",
                                          "/usr/share/mariadb/mysql_system_tables.sql", NULL};
     static const char *const data[] = {"/usr/share/mysql/mysql_system_tables_data.sql",
@@ -197,38 +150,32 @@ static inline int mariadb_bootstraps(const struct mariadb *server) {
 }
 
 /* Gives the server another port, at which it begins the next time. */
-static inline void mariadb_moves(struct mariadb *server) {
+static inline void mariadb_moves(struct server *server) {
     server->port = server_free_port();
     snprintf(server->url, sizeof server->url, "mysql://app@127.0.0.1:%d/shop", server->port);
 }
 
-static inline int mariadb_start(struct mariadb *server) {
+static inline int mariadb_start(struct server *server) {
     char data[96], path[96];
-    const char *argv[] = {"mariadbd",
+    const char *argv[] = {mariadb_program(),
                           "--no-defaults",
                           "--bootstrap",
                           data,
                           "--innodb-buffer-pool-size=16M",
                           "--log-warnings=0",
                           NULL};
-    int status = 0;
+    int status;
     MYSQL *hand;
-    memset(server, 0, sizeof *server);
-    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-mariadb-XXXXXX");
-    if (mkdtemp(server->dir) == NULL || mariadb_bootstraps(server) != 0) {
+    server->nobodys = true;
+    if (server_folder(server) != 0 || mariadb_bootstraps(server) != 0) {
         return -1;
     }
     snprintf(path, sizeof path, "%s/data", server->dir);
     mkdir(path, 0755);
-    if (getuid() == 0 && (chown(server->dir, MARIADB_NOBODY, MARIADB_NOBODY) != 0 ||
-                          chown(path, MARIADB_NOBODY, MARIADB_NOBODY) != 0)) {
-        return -1;
-    }
     mariadb_moves(server);
-    snprintf(server->socket, sizeof server->socket, "%s/socket", server->dir);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
-    waitpid(mariadb_runs(server, argv, "bootstrap"), &status, 0);
-    if (status != 0 || mariadb_continue(server) != 0) {
+    if (server_owns(server, path) != 0 || server_runs(server, argv, "bootstrap") != 0 ||
+        mariadb_continue(server) != 0) {
         return -1;
     }
     hand = mariadb_connects(server, NULL);
@@ -237,19 +184,6 @@ static inline int mariadb_start(struct mariadb *server) {
                                                "GRANT EXECUTE ON shop.* TO app");
     mysql_close(hand);
     return status;
-}
-
-static inline int mariadb_remove_one(const char *path, const struct stat *what, int kind,
-                                     struct FTW *where) {
-    (void)what, (void)kind, (void)where;
-    return remove(path);
-}
-
-static inline void mariadb_stop(struct mariadb *server) {
-    mariadb_ends(server, SIGKILL);
-    if (server->dir[0] != 0) {
-        nftw(server->dir, mariadb_remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    }
 }
 
 #endif

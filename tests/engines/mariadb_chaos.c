@@ -13,7 +13,7 @@
 #include "chaos.h"
 #include "mariadb.h"
 
-static struct mariadb server;
+static struct server server;
 
 static int start(char *direct, char *roundabout) {
     char from[160];
@@ -28,7 +28,7 @@ static int start(char *direct, char *roundabout) {
 }
 
 static void stop(void) {
-    mariadb_stop(&server);
+    server_stop(&server);
 }
 
 static int make(rlock_store **out, const char *url) {
@@ -40,7 +40,7 @@ static void signals(int signal_number) {
 }
 
 static int restarts(useconds_t us) {
-    mariadb_ends(&server, SIGKILL);
+    server_kill9(&server);
     usleep(us);
     return mariadb_continue(&server);
 }

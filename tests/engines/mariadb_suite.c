@@ -13,7 +13,7 @@
 /* --- the world --- */
 
 static struct {
-    struct mariadb server;
+    struct server server;
     MYSQL *hand; /* the administrator's */
     rlock_store *store;
     size_t live; /* blocks, before a test */
@@ -53,7 +53,7 @@ static int group_begins(void **state) {
 static int group_ends(void **state) {
     (void)state;
     mysql_close(g.hand);
-    mariadb_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 

@@ -8,11 +8,11 @@
 #include "postgres.h"
 #include "rlock_elect.h"
 #include "rlock_poll.h"
+#include "server.h"
 #include "store.h"
 
 static struct {
-    struct server redis;
-    struct postgres postgres;
+    struct server redis, postgres;
     redisContext *redis_hand; /* the administrator's */
     PGconn *postgres_hand;
     rlock_poll *loop;
@@ -96,7 +96,7 @@ static int group_ends(void **state) {
     redisFree(g.redis_hand);
     PQfinish(g.postgres_hand);
     server_stop(&g.redis);
-    postgres_stop(&g.postgres);
+    server_stop(&g.postgres);
     return 0;
 }
 
@@ -242,7 +242,7 @@ static void without_postgres_nobody_takes_redis_from_those_before(void **state) 
     struct hand *one = hand(0, "k");
     (void)state;
     lets_go(held(one));
-    postgres_ends(&g.postgres, SIGQUIT);
+    server_ends(&g.postgres, SIGQUIT);
     EVENTUALLY(tried(one, 0, 0) == RLOCK_ERR_CONN);
     asks(one, RLOCK_FOREVER, STORE_LEASE_MS);
     row->run_ms(300);
@@ -257,13 +257,13 @@ static void without_redis_nothing_is_held_and_then_again(void **state) {
     struct hand *one = hand(0, "k"), *next = hand(1, "k");
     (void)state;
     IS(tried(one, 0, 0), RLOCK_OK); /* the watchdog renews it */
-    kill(g.redis.pid, SIGSTOP);
+    server_pause(&g.redis);
     EVENTUALLY(one->count[RLOCK_LOST] == 1);
     IS(one->reason, RLOCK_REASON_EXPIRED);
     asks(next, RLOCK_FOREVER, STORE_LEASE_MS);
     row->run_ms(300);
     assert_false(holds(next));
-    kill(g.redis.pid, SIGCONT);
+    server_resume(&g.redis);
     EVENTUALLY(holds(next));
 }
 

@@ -9,13 +9,6 @@
 
 #define POOLER_SESSIONS 2 /* fewer than the clients of a test: they share them */
 
-struct pooler {
-    const struct postgres *server;
-    char url[128], console[128]; /* the console takes PAUSE and RESUME */
-    int port;
-    pid_t pid;
-};
-
 /* The system's, or what tools/setup has unpacked. */
 static inline const char *pooler_program(void) {
     static char path[400];
@@ -28,27 +21,29 @@ static inline const char *pooler_program(void) {
     return path;
 }
 
-static inline bool pooler_answers(const struct pooler *pooler) {
-    PGconn *conn = PQconnectdb(pooler->console);
+/* Its console takes PAUSE and RESUME. */
+static inline PGconn *pooler_console(const struct server *pooler) {
+    char url[128];
+    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/pgbouncer", pooler->port);
+    return PQconnectdb(url);
+}
+
+static inline int pooler_answers(const struct server *pooler) {
+    PGconn *conn = pooler_console(pooler);
     bool answers = PQstatus(conn) == CONNECTION_OK;
     PQfinish(conn);
     return answers;
 }
 
-static inline int pooler_continue(struct pooler *pooler) {
-    const char *argv[] = {NULL, "-q", "pgbouncer.ini", NULL};
-    int tries = 0;
-    argv[0] = pooler_program();
-    pooler->pid = postgres_runs(pooler->server, argv);
-    while (pooler->pid > 0 && !pooler_answers(pooler) && tries++ < 1000) {
-        server_sleep_ms(10);
-    }
-    return pooler->pid > 0 && pooler_answers(pooler) ? 0 : -1;
+static inline int pooler_continue(struct server *pooler) {
+    const char *argv[] = {pooler_program(), "-q", "pgbouncer.ini", NULL};
+    pooler->pid = server_begins(pooler, argv, NULL);
+    return server_waits(pooler, pooler_answers);
 }
 
 /* Opens all sessions, and has them set up as rlock's clients want them: who is freed when none is
  * ready has its last releases dropped. */
-static inline bool pooler_warms(const struct pooler *pooler) {
+static inline bool pooler_warms(const struct server *pooler) {
     PGconn *conns[POOLER_SESSIONS];
     char url[160];
     bool warm = true;
@@ -66,15 +61,16 @@ static inline bool pooler_warms(const struct pooler *pooler) {
     return warm;
 }
 
-static inline int pooler_start(struct pooler *pooler, const struct postgres *server) {
+static inline int pooler_start(struct server *pooler, const struct server *server) {
     char path[128];
     FILE *file;
-    pooler->server = server;
+    pooler->nobodys = true;
+    if (server_folder(pooler) != 0) {
+        return -1;
+    }
     pooler->port = server_free_port();
     snprintf(pooler->url, sizeof pooler->url, "postgres://me@127.0.0.1:%d/postgres", pooler->port);
-    snprintf(pooler->console, sizeof pooler->console, "postgres://me@127.0.0.1:%d/pgbouncer",
-             pooler->port);
-    snprintf(path, sizeof path, "%s/pgbouncer.ini", server->dir);
+    snprintf(path, sizeof path, "%s/pgbouncer.ini", pooler->dir);
     file = fopen(path, "w");
     if (file == NULL) {
         return -1;
@@ -89,17 +85,9 @@ static inline int pooler_start(struct pooler *pooler, const struct postgres *ser
     return pooler_continue(pooler);
 }
 
-static inline void pooler_ends(struct pooler *pooler, int signal_number) {
-    if (pooler->pid > 0) {
-        kill(pooler->pid, signal_number);
-        waitpid(pooler->pid, NULL, 0);
-        pooler->pid = 0;
-    }
-}
-
 /* A command at its console. */
-static inline bool pooler_does(const struct pooler *pooler, const char *command) {
-    PGconn *conn = PQconnectdb(pooler->console);
+static inline bool pooler_does(const struct server *pooler, const char *command) {
+    PGconn *conn = pooler_console(pooler);
     PGresult *result = PQexec(conn, command);
     bool done = PQresultStatus(result) == PGRES_COMMAND_OK;
     PQclear(result);

@@ -220,8 +220,7 @@ static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
     assert_int_equal(owner_acquire(o, 1000, 8000), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 8000, owner_told, w), RLOCK_OK);
     kit_run(200);
-    postgres_signals(&g.server, SIGKILL);
-    postgres_ends(&g.server, SIGKILL);
+    postgres_dies(&g.server);
     assert_true(kit_until(kit_is_down, of, 2000));
     assert_int_equal(postgres_continue(&g.server), 0);
     assert_true(kit_until(kit_is_up, of, 5000));
@@ -1076,7 +1075,7 @@ static int group_ends(void **state) {
     }
     PQfinish(g.hand);
     kit_close();
-    postgres_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 

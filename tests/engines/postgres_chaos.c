@@ -13,7 +13,7 @@
 #include "chaos.h"
 #include "postgres.h"
 
-static struct postgres server;
+static struct server server;
 
 static int start(char *direct, char *roundabout) {
     char from[160], to[160];
@@ -33,7 +33,7 @@ static int start(char *direct, char *roundabout) {
 }
 
 static void stop(void) {
-    postgres_stop(&server);
+    server_stop(&server);
 }
 
 static int make(rlock_store **out, const char *url) {
@@ -45,8 +45,7 @@ static void signals(int signal_number) {
 }
 
 static int restarts(useconds_t us) {
-    postgres_signals(&server, SIGKILL);
-    postgres_ends(&server, SIGKILL);
+    postgres_dies(&server);
     usleep(us);
     return postgres_continue(&server);
 }

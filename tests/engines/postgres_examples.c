@@ -5,9 +5,9 @@
 #include "virtual.h"
 
 #include "postgres.h"
+#include "server.h"
 
-static struct server redis;
-static struct postgres postgres;
+static struct server redis, postgres;
 static char words[4096]; /* of the last program */
 
 static int group_begins(void **state) {
@@ -21,7 +21,7 @@ static int group_begins(void **state) {
 static int group_ends(void **state) {
     (void)state;
     server_stop(&redis);
-    postgres_stop(&postgres);
+    server_stop(&postgres);
     return 0;
 }
 

@@ -20,12 +20,12 @@
 #include "../../stores/rlock_postgres.h"
 #include "postgres_kit.h"
 
-static struct postgres standby;
+static struct server standby;
 
 /* --- the two servers --- */
 
 /* From here on the administrator speaks to that one. */
-static void at(const struct postgres *server) {
+static void at(const struct server *server) {
     PQfinish(g.hand);
     g.hand = PQconnectdb(server->url);
     assert_int_equal(PQstatus(g.hand), CONNECTION_OK);
@@ -41,8 +41,7 @@ static void waits_until(const char *question, const char *answer) {
 }
 
 static void primary_dies(void) {
-    postgres_signals(&g.server, SIGKILL);
-    postgres_ends(&g.server, SIGKILL);
+    postgres_dies(&g.server);
 }
 
 /* The standby becomes the primary; the administrator speaks to it. */
@@ -53,7 +52,7 @@ static void standby_is_promoted(void) {
 }
 
 /* Of both, the one that stands first in the URL is tried first. */
-static rlock_client *client_of_both(const struct postgres *first, const struct postgres *second) {
+static rlock_client *client_of_both(const struct server *first, const struct server *second) {
     char url[160];
     snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d,127.0.0.1:%d/postgres", first->port,
              second->port);
@@ -224,8 +223,8 @@ static int test_ends(void **state) {
     if (standby.pid > 0) {
         postgres_signals(&standby, SIGCONT); /* a test that failed may have left it */
     }
-    postgres_stop(&g.server);
-    postgres_stop(&standby);
+    server_stop(&g.server);
+    server_stop(&standby);
     return 0;
 }
 

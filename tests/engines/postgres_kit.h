@@ -9,7 +9,7 @@
 #define TIMEOUT_MS 400
 
 static struct {
-    struct postgres server;
+    struct server server;
     PGconn *hand; /* the administrator's */
     rlock_store *stores[KIT_CLIENTS];
     int store_count;

@@ -14,8 +14,7 @@
 /* --- the world --- */
 
 static struct {
-    struct postgres server;
-    struct pooler pooler;
+    struct server server, pooler;
     PGconn *hand; /* the administrator's, past the pooler */
     rlock_store *store;
     size_t live; /* blocks, before a test */
@@ -94,7 +93,7 @@ static void hold_outlives_a_pooler_that_is_killed(void **state) {
     (void)state;
     IS(tried(one, 0, 0), RLOCK_OK); /* the watchdog renews it */
     IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
-    pooler_ends(&g.pooler, SIGKILL);
+    server_kill9(&g.pooler);
     EVENTUALLY(!stats(0).up && !stats(1).up);
     IS(pooler_continue(&g.pooler), 0);
     EVENTUALLY(stats(0).up);
@@ -111,8 +110,7 @@ static void hold_outlives_a_server_that_is_killed_behind_the_pooler(void **state
     (void)state;
     asks(other, RLOCK_FOREVER, STORE_LEASE_MS);
     row->run_ms(50);
-    postgres_signals(&g.server, SIGKILL);
-    postgres_ends(&g.server, SIGKILL);
+    postgres_dies(&g.server);
     row->run_ms(300);
     IS(postgres_continue(&g.server), 0);
     EVENTUALLY(renewed(one, STORE_LEASE_MS) == RLOCK_OK);
@@ -150,12 +148,12 @@ static void frozen_pooler_is_left_after_a_command_timeout(void **state) {
     IS(tried(one, 0, 1500), RLOCK_OK);
     IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
     start_us = row->now_us();
-    kill(g.pooler.pid, SIGSTOP);
+    server_pause(&g.pooler);
     EVENTUALLY(one->count[RLOCK_LOST] > 0);
     WITHIN(row->now_us() - start_us, 1000000, 1700000);
     IS(tried(other, 0, 0), RLOCK_ERR_UNKNOWN);
     WITHIN(row->now_us() - start_us, TIMEOUT_MS * 1000, 10 * TIMEOUT_MS * 1000);
-    kill(g.pooler.pid, SIGCONT);
+    server_resume(&g.pooler);
     IS(tried(hand(2, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
 }
 
@@ -163,9 +161,9 @@ static void frozen_pooler_is_left_after_a_command_timeout(void **state) {
 static void farewell_to_a_frozen_pooler_is_executed(void **state) {
     struct hand *one = held(hand(0, "k"));
     (void)state;
-    kill(g.pooler.pid, SIGSTOP);
+    server_pause(&g.pooler);
     client_goes(0);
-    kill(g.pooler.pid, SIGCONT);
+    server_resume(&g.pooler);
     IS(tried(hand(1, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
     IS(one->count[RLOCK_LOST], 0);
 }
@@ -216,8 +214,8 @@ static int group_begins(void **state) {
 static int group_ends(void **state) {
     (void)state;
     PQfinish(g.hand);
-    pooler_ends(&g.pooler, SIGKILL);
-    postgres_stop(&g.server);
+    server_stop(&g.pooler);
+    server_stop(&g.server);
     return 0;
 }
 

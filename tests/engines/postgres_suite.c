@@ -13,7 +13,7 @@
 /* --- the world --- */
 
 static struct {
-    struct postgres server;
+    struct server server;
     PGconn *hand; /* the administrator's */
     rlock_store *store;
     size_t live; /* blocks, before a test */
@@ -52,7 +52,7 @@ static int group_begins(void **state) {
 static int group_ends(void **state) {
     (void)state;
     PQfinish(g.hand);
-    postgres_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 

@@ -27,7 +27,7 @@ static struct {
 } server;
 
 #ifdef RLOCK_WITH_POSTGRES
-static struct postgres postgres;
+static struct server postgres;
 
 static bool postgres_is_there(void) {
     bool good = postgres_start(&postgres) == 0 &&
@@ -39,12 +39,12 @@ static bool postgres_is_there(void) {
 }
 
 static void postgres_goes(void) {
-    postgres_stop(&postgres);
+    server_stop(&postgres);
 }
 #endif
 
 #ifdef RLOCK_WITH_ZOOKEEPER
-static struct zookeeper zookeeper;
+static struct server zookeeper;
 
 static bool zookeeper_is_there(void) {
     bool good = zookeeper_start(&zookeeper) == 0;
@@ -56,12 +56,12 @@ static bool zookeeper_is_there(void) {
 }
 
 static void zookeeper_goes(void) {
-    zookeeper_stop(&zookeeper);
+    server_stop(&zookeeper);
 }
 #endif
 
 #ifdef RLOCK_WITH_MARIADB
-static struct mariadb mariadb;
+static struct server mariadb;
 
 static bool mariadb_is_there(void) {
     bool good =
@@ -73,7 +73,7 @@ static bool mariadb_is_there(void) {
 }
 
 static void mariadb_goes(void) {
-    mariadb_stop(&mariadb);
+    server_stop(&mariadb);
 }
 #endif
 
@@ -139,9 +139,9 @@ int main(int argc, char **argv) {
         fputc('\n', stderr);
         return 127;
     }
-    signal(SIGINT, on_end);
-    signal(SIGTERM, on_end);
     if (engines[i].is_there()) {
+        signal(SIGINT, on_end);
+        signal(SIGTERM, on_end);
         status = runs(argv + 2);
     } else {
         fprintf(stderr, "with: no %s\n", argv[1]);

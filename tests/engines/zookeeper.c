@@ -27,7 +27,7 @@
 #define LEASE_MS (ZOOKEEPER_SESSION_MS - 2 * ZOOKEEPER_TICK_MS) /* the longest that is given */
 
 static struct {
-    struct zookeeper server;
+    struct server server;
     int test, door; /* door: the proxy's port */
     rlock_store *stores[KIT_CLIENTS];
     int store_count;
@@ -288,11 +288,11 @@ static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     start_us = kit_now_us();
-    kill(g.server.pid, SIGSTOP);
+    server_pause(&g.server);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_in_range(waited_ms(o, RLOCK_LOST, start_us), LEASE_MS / 2, LEASE_MS);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    kill(g.server.pid, SIGCONT);
+    server_resume(&g.server);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
 }
 
@@ -301,13 +301,13 @@ static void client_is_freed_without_waiting_for_a_stopped_server(void **state) {
     int64_t start_us;
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
-    kill(g.server.pid, SIGSTOP);
+    server_pause(&g.server);
     start_us = kit_now_us();
     call_begins();
     kit_reset();
     call_ends();
     assert_true(kit_now_us() - start_us < 500000);
-    kill(g.server.pid, SIGCONT);
+    server_resume(&g.server);
     assert_true(kit_until(line_is_empty, (void *)(intptr_t) "6b", 10000));
 }
 
@@ -318,7 +318,7 @@ static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(200);
-    zookeeper_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     assert_int_equal(zookeeper_continue(&g.server), 0); /* in which its lease may have ended */
     assert_true(kit_until(kit_is_up, of, 10000));
     kit_run(300);
@@ -336,9 +336,9 @@ static void server_that_comes_back_without_its_data_is_told(void **state) {
     struct owner *o = renewed(client(), "k");
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
-    zookeeper_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     snprintf(path, sizeof path, "%s/data", g.server.dir);
-    nftw(path, zookeeper_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    server_removes(path);
     assert_int_equal(zookeeper_continue(&g.server), 0);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 10000), RLOCK_ERR_LOST);
     assert_int_equal(owner_acquire(o, 10000, 0), RLOCK_OK);
@@ -347,7 +347,7 @@ static void server_that_comes_back_without_its_data_is_told(void **state) {
 static void server_that_is_not_there_is_told_and_tried_again(void **state) {
     struct owner *o;
     (void)state;
-    zookeeper_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     o = owner_new(client(), "k");
     assert_int_equal(owner_acquire(o, 300, 1000), RLOCK_ERR_CONN);
     assert_int_equal(zookeeper_continue(&g.server), 0);
@@ -364,7 +364,7 @@ static void node_of_an_earlier_session_is_no_hold(void **state) {
     proxy->mode = SWALLOW_REPLIES;
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
     kit_run(100);
-    zookeeper_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     proxy->mode = PASS;
     kit_run(ZOOKEEPER_SESSION_MS + 4 * ZOOKEEPER_TICK_MS);
     assert_int_equal(zookeeper_continue(&g.server), 0);
@@ -397,7 +397,7 @@ static void client_that_held_rests_while_there_is_no_server(void **state) {
     clock_t begin;
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 200), RLOCK_OK);
-    zookeeper_ends(&g.server, SIGKILL);
+    server_kill9(&g.server);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
     begin = clock();
     kit_run(2000);
@@ -807,7 +807,7 @@ static int group_ends(void **state) {
         waitpid(proxy_pid, NULL, 0);
     }
     kit_close();
-    zookeeper_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 
@@ -823,7 +823,7 @@ static int test_ends(void **state) {
     (void)state;
     proxy->mode = PASS;
     if (g.server.pid > 0) {
-        kill(g.server.pid, SIGCONT);
+        server_resume(&g.server);
     }
     call_begins();
     kit_reset();

@@ -1,4 +1,4 @@
-/* zookeeper.h - a private ZooKeeper for tests: in a folder of its own, ended by its pid
+/* zookeeper.h - a private ZooKeeper for tests: private.h says what that is
  *
  * Its jars are those of the system, or what tools/setup has unpacked into build/zookeeper, or in
  * the folder $RLOCK_ZOOKEEPER.
@@ -7,32 +7,17 @@
 #ifndef TESTS_ZOOKEEPER_H
 #define TESTS_ZOOKEEPER_H
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
-#include "server.h"
+#include "private.h"
 
 /* The longest session is 20 ticks: longer than the leases of the suite. */
 #ifndef ZOOKEEPER_TICK_MS
 #define ZOOKEEPER_TICK_MS 1500
 #define ZOOKEEPER_SESSION_MS 30000
 #endif
-
-struct zookeeper {
-    char dir[64], url[96];
-    int port, peer; /* peer: of an ensemble, where the others find it */
-    pid_t pid;
-};
 
 static inline void zookeeper_path(char *path, size_t room) {
     static const char *const jars[] = {"zookeeper",           "zookeeper-jute", "slf4j-api",
@@ -54,7 +39,7 @@ static inline void zookeeper_path(char *path, size_t room) {
 
 /* What it says that it is: standalone, leader, follower; or "" while it does not serve. It accepts
  * connections before. */
-static inline const char *zookeeper_mode(const struct zookeeper *server) {
+static inline const char *zookeeper_mode(const struct server *server) {
     static char words[512];
     struct sockaddr_in a;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -78,52 +63,41 @@ static inline const char *zookeeper_mode(const struct zookeeper *server) {
     return mode + 6;
 }
 
-static inline bool zookeeper_answers(const struct zookeeper *server) {
+static inline int zookeeper_answers(const struct server *server) {
     return zookeeper_mode(server)[0] != 0;
 }
 
 /* Starts the server on the data that is there, and does not wait for it. */
-static inline void zookeeper_begins(struct zookeeper *server) {
-    char path[8192], file[128];
-    int fd;
+static inline void zookeeper_begins(struct server *server) {
+    char path[8192];
+    const char *argv[] = {"java",
+                          "-Xmx128m",
+                          "-XX:+UseSerialGC",
+                          "-XX:TieredStopAtLevel=1",
+                          "-cp",
+                          path,
+                          "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                          "zoo.cfg",
+                          NULL};
     zookeeper_path(path, sizeof path);
-    snprintf(file, sizeof file, "%s/zoo.cfg", server->dir);
-    server->pid = fork();
-    if (server->pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (chdir(server->dir) != 0) {
-            _exit(126);
-        }
-        fd = open("log", O_WRONLY | O_CREAT | O_APPEND, 0600);
-        dup2(fd, 1);
-        dup2(fd, 2);
-        execlp("java", "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
-               path, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, (char *)NULL);
-        _exit(127);
-    }
+    server->pid = server_begins(server, argv, NULL);
 }
 
 /* Waits until it serves. 0, or -1. */
-static inline int zookeeper_waits(struct zookeeper *server) {
-    int tries = 0;
-    while (server->pid > 0 && !zookeeper_answers(server) && tries++ < 3000) {
-        server_sleep_ms(10);
-    }
-    return zookeeper_answers(server) ? 0 : -1;
+static inline int zookeeper_waits(struct server *server) {
+    return server_waits(server, zookeeper_answers);
 }
 
-static inline int zookeeper_continue(struct zookeeper *server) {
+static inline int zookeeper_continue(struct server *server) {
     zookeeper_begins(server);
     return zookeeper_waits(server);
 }
 
 /* Makes the folder and the configuration of one server, which is the first of one. 0, or -1. */
-static inline int zookeeper_prepare(struct zookeeper *server) {
+static inline int zookeeper_prepare(struct server *server) {
     char path[128];
     FILE *file;
-    memset(server, 0, sizeof *server);
-    snprintf(server->dir, sizeof server->dir, "/tmp/rlock-zookeeper-XXXXXX");
-    if (mkdtemp(server->dir) == NULL) {
+    if (server_folder(server) != 0) {
         return -1;
     }
     server->port = server_free_port();
@@ -138,20 +112,20 @@ static inline int zookeeper_prepare(struct zookeeper *server) {
     return 0;
 }
 
-static inline int zookeeper_start(struct zookeeper *server) {
+static inline int zookeeper_start(struct server *server) {
     return zookeeper_prepare(server) == 0 ? zookeeper_continue(server) : -1;
 }
 
 /* Makes servers that know of each other. A follower that the leader has not heard for so many
  * ticks is left behind. The first finds the last at the port `door`, unless it is 0, where the last
  * one is at `peer`. 0, or -1. */
-static inline int zookeeper_prepare_ensemble(struct zookeeper *servers, int count, int ticks,
+static inline int zookeeper_prepare_ensemble(struct server *servers, int count, int ticks,
                                              int door) {
     char path[128];
     int election[8], i, k, status = 0;
     for (i = 0; i < count && status == 0; i++) {
         status = zookeeper_prepare(&servers[i]);
-        servers[i].peer = server_free_port();
+        snprintf(servers[i].peer, sizeof servers[i].peer, "%d", server_free_port());
         election[i] = server_free_port();
     }
     for (i = 0; i < count && status == 0; i++) {
@@ -160,9 +134,10 @@ static inline int zookeeper_prepare_ensemble(struct zookeeper *servers, int coun
         file = fopen(path, "a");
         fprintf(file, "initLimit=20\nsyncLimit=%d\n", ticks);
         for (k = 0; k < count; k++) {
-            bool through = door > 0 && i == 0 && k == count - 1;
-            fprintf(file, "server.%d=127.0.0.1:%d:%d\n", k + 1, through ? door : servers[k].peer,
-                    election[k]);
+            char through[8];
+            snprintf(through, sizeof through, "%d", door);
+            fprintf(file, "server.%d=127.0.0.1:%s:%d\n", k + 1,
+                    door > 0 && i == 0 && k == count - 1 ? through : servers[k].peer, election[k]);
         }
         fclose(file);
         snprintf(path, sizeof path, "%s/data", servers[i].dir);
@@ -176,7 +151,7 @@ static inline int zookeeper_prepare_ensemble(struct zookeeper *servers, int coun
 }
 
 /* Makes servers that know of each other, and starts them. 0, or -1. */
-static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count) {
+static inline int zookeeper_start_ensemble(struct server *servers, int count) {
     int i, status = zookeeper_prepare_ensemble(servers, count, 4, 0);
     for (i = 0; i < count && status == 0; i++) {
         zookeeper_begins(&servers[i]);
@@ -185,27 +160,6 @@ static inline int zookeeper_start_ensemble(struct zookeeper *servers, int count)
         status = zookeeper_waits(&servers[i]);
     }
     return status;
-}
-
-static inline void zookeeper_ends(struct zookeeper *server, int signal_number) {
-    if (server->pid > 0) {
-        kill(server->pid, signal_number);
-        waitpid(server->pid, NULL, 0);
-        server->pid = 0;
-    }
-}
-
-static inline int zookeeper_remove_one(const char *path, const struct stat *what, int kind,
-                                       struct FTW *where) {
-    (void)what, (void)kind, (void)where;
-    return remove(path);
-}
-
-static inline void zookeeper_stop(struct zookeeper *server) {
-    zookeeper_ends(server, SIGKILL);
-    if (server->dir[0] != 0) {
-        nftw(server->dir, zookeeper_remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    }
 }
 
 /* --- an administrator: a session for each question --- */
@@ -263,7 +217,7 @@ static inline void zookeeper_turns(void) {
 }
 
 /* Returns what the server says of one node: ZOK, ZNONODE or another code; -1: it says nothing. */
-static inline int zookeeper_asks(const struct zookeeper *server, int what, const char *path) {
+static inline int zookeeper_asks(const struct server *server, int what, const char *path) {
     char host[32];
     int rc = -1, tries = 0;
     snprintf(host, sizeof host, "127.0.0.1:%d", server->port);

@@ -17,7 +17,7 @@
 
 #define SERVERS 3
 
-static struct zookeeper servers[SERVERS];
+static struct server servers[SERVERS];
 static int victim;
 
 static int start(char *direct, char *roundabout) {
@@ -39,7 +39,7 @@ static int start(char *direct, char *roundabout) {
 static void stop(void) {
     int i;
     for (i = 0; i < SERVERS; i++) {
-        zookeeper_stop(&servers[i]);
+        server_stop(&servers[i]);
     }
 }
 
@@ -50,7 +50,7 @@ static void signals(int signal_number) {
 
 static int restarts(useconds_t us) {
     int i = (int)dice(SERVERS);
-    zookeeper_ends(&servers[i], SIGKILL);
+    server_kill9(&servers[i]);
     usleep(us);
     return zookeeper_continue(&servers[i]);
 }
@@ -59,11 +59,11 @@ static int restarts(useconds_t us) {
 static void ends_sessions(void) {
     int i;
     for (i = 0; i < SERVERS; i++) {
-        kill(servers[i].pid, SIGSTOP);
+        server_pause(&servers[i]);
     }
     usleep(1000 * (ZOOKEEPER_SESSION_MS / 2 + dice(ZOOKEEPER_SESSION_MS)));
     for (i = 0; i < SERVERS; i++) {
-        kill(servers[i].pid, SIGCONT);
+        server_resume(&servers[i]);
     }
 }
 

@@ -26,14 +26,14 @@
 #define LEASE_MS (ZOOKEEPER_SESSION_MS * 4 / 5)
 
 static struct {
-    struct zookeeper servers[SERVERS], others[SERVERS]; /* others: of one test */
+    struct server servers[SERVERS], others[SERVERS]; /* others: of one test */
     int test;
     rlock_store *stores[KIT_CLIENTS];
     int store_count;
 } g;
 
 /* A client that knows so many servers, of which this is the first. */
-static rlock_client *client_for(const struct zookeeper *first, int count) {
+static rlock_client *client_for(const struct server *first, int count) {
     char url[256];
     size_t n = (size_t)snprintf(url, sizeof url, "zookeeper://");
     rlock_config config;
@@ -55,7 +55,7 @@ static rlock_client *client_for(const struct zookeeper *first, int count) {
 
 /* A client that begins with one of the servers and knows them all. */
 static rlock_client *client_of(int first) {
-    struct zookeeper servers[SERVERS];
+    struct server servers[SERVERS];
     int i;
     for (i = 0; i < SERVERS; i++) {
         servers[i] = g.servers[(first + i) % SERVERS];
@@ -102,7 +102,7 @@ static void leader_that_is_killed_ends_no_hold(void **state) {
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     fence = o[(leader + 1) % SERVERS]->fence[RLOCK_ACQUIRED];
-    zookeeper_ends(&g.servers[leader], SIGKILL);
+    server_kill9(&g.servers[leader]);
     kit_run(ZOOKEEPER_SESSION_MS + 1000);
     for (i = 0; i < SERVERS; i++) {
         assert_true(rlock_is_held(o[i]->lock));
@@ -127,9 +127,9 @@ static void server_that_stands_still_is_left_in_time(void **state) {
         o = renewed(of, i == 1 ? "a" : "b");
         assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
         kit_run(200);
-        kill(g.servers[follower].pid, SIGSTOP);
+        server_pause(&g.servers[follower]);
         kit_run(2 * ZOOKEEPER_SESSION_MS);
-        kill(g.servers[follower].pid, SIGCONT);
+        server_resume(&g.servers[follower]);
         assert_int_equal(o->seen[RLOCK_LOST], 0);
         assert_int_equal(owner_renew(o, 0), RLOCK_OK);
     }
@@ -138,14 +138,14 @@ static void server_that_stands_still_is_left_in_time(void **state) {
 /* The others end a session that they do not hear of, while the follower that its client speaks to
  * answers from what it knew: this makes no hold longer. */
 static void follower_that_is_cut_off_makes_no_hold_longer(void **state) {
-    struct zookeeper *servers = g.others;
+    struct server *servers = g.others;
     char from[32], to[32];
     struct owner *o, *w;
     int door = server_free_port();
     (void)state;
     assert_int_equal(zookeeper_prepare_ensemble(servers, SERVERS, 40, door), 0);
     snprintf(from, sizeof from, "127.0.0.1:%d", door);
-    snprintf(to, sizeof to, "127.0.0.1:%d", servers[2].peer);
+    snprintf(to, sizeof to, "127.0.0.1:%s", servers[2].peer);
     proxy_starts(from, to);
     zookeeper_begins(&servers[1]);
     zookeeper_begins(&servers[2]); /* of these two it is the leader */
@@ -174,8 +174,8 @@ static void servers_without_a_majority_grant_nothing(void **state) {
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     start_us = kit_now_us();
-    zookeeper_ends(&g.servers[0], SIGKILL);
-    zookeeper_ends(&g.servers[1], SIGKILL);
+    server_kill9(&g.servers[0]);
+    server_kill9(&g.servers[1]);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 10000), RLOCK_ERR_LOST);
     assert_true(o->at_us[RLOCK_LOST] - start_us <= LEASE_MS * 1000);
     kit_run(ZOOKEEPER_SESSION_MS);
@@ -237,8 +237,8 @@ static int group_ends(void **state) {
     }
     kit_close();
     for (i = 0; i < SERVERS; i++) {
-        zookeeper_stop(&g.servers[i]);
-        zookeeper_stop(&g.others[i]);
+        server_stop(&g.servers[i]);
+        server_stop(&g.others[i]);
     }
     return 0;
 }

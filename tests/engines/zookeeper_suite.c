@@ -13,7 +13,7 @@
 /* --- the world --- */
 
 static struct {
-    struct zookeeper server;
+    struct server server;
     int test;
     rlock_store *store;
     size_t live; /* blocks, before a test */
@@ -49,7 +49,7 @@ static int group_begins(void **state) {
 
 static int group_ends(void **state) {
     (void)state;
-    zookeeper_stop(&g.server);
+    server_stop(&g.server);
     return 0;
 }
 

@@ -1603,34 +1603,20 @@ static void line_goes_on_on_each_server_that_is_full(void **state) {
 
 /* ---- a Sentinel ---- */
 
-/* It takes no options but from a file that it may write to. */
-static pid_t sentinel_start(struct server *s) {
-    const char *program = getenv("RLOCK_REDIS_SERVER"), *tmp = getenv("TMPDIR");
-    char path[96];
+/* It needs a file that it may write to. */
+static void sentinel_start(struct server *s) {
+    static char path[96];
     FILE *file;
-    pid_t pid;
-    int i;
 
-    snprintf(s->dir, sizeof s->dir, "%s/rlock-sentinel-XXXXXX", tmp != NULL ? tmp : "/tmp");
-    assert_non_null(mkdtemp(s->dir));
-    snprintf(s->socket, sizeof s->socket, "%s/socket", s->dir);
+    assert_int_equal(server_folder(s), 0);
     snprintf(path, sizeof path, "%s/conf", s->dir);
     file = fopen(path, "w");
     assert_non_null(file);
-    fprintf(file, "port 0\nunixsocket %s\ndir %s\nlogfile %s/log\n", s->socket, s->dir, s->dir);
     fprintf(file, "sentinel monitor locks 127.0.0.1 6399 2\n");
     assert_int_equal(fclose(file), 0);
-    pid = fork();
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        execlp(program != NULL && *program != '\0' ? program : "redis-server", "redis-server", path,
-               "--sentinel", (char *)NULL);
-        _exit(127);
-    }
-    for (i = 0; i < 200 && !server_answers(s); i++) {
-        server_sleep_ms(50);
-    }
-    return pid;
+    s->file = path;
+    s->args[0] = "--sentinel";
+    assert_int_equal(server_restart(s), 0);
 }
 
 /* The value behind a name in an array of bulks. */
@@ -1664,18 +1650,16 @@ static void sentinel_answers_as_one_does(void **state) {
     struct witness w;
     struct model *m = witnessed(&w);
     struct model_bytes got;
-    struct server s;
-    pid_t pid;
+    static struct server s;
     size_t i;
     int fd;
 
     (void)state;
-    memset(&s, 0, sizeof s);
     memset(&got, 0, sizeof got);
     m->watches = "locks";
     m->primary_host = "127.0.0.1";
     m->primary_port = 6399;
-    pid = sentinel_start(&s);
+    sentinel_start(&s);
     fd = dial(&s);
     for (i = 0; i <= sizeof questions / sizeof *questions; i++) {
         bool last = i == sizeof questions / sizeof *questions;
@@ -1700,9 +1684,7 @@ static void sentinel_answers_as_one_does(void **state) {
         assert_memory_equal(ours.at, theirs.at, ours.size);
     }
     close(fd);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    server_remove_folder(&s);
+    server_stop(&s);
     model__release(&got);
     forget(&w, m);
 }
