@@ -453,5 +453,160 @@ check planted_bug_without_a_rule_is_refused rule_is_missing
 check planted_bug_that_changes_nothing_is_refused nothing_is_changed
 check planted_bug_whose_places_overlap_is_refused places_overlap
 check planted_bug_is_put_as_it_stands planted_as_it_stands
+# --- tools/proof ---
+
+# A project with a small table of steps. Its pieces write into build/ran that they ran; they read the file a or b.
+project=$PWD/$work/project
+new_project() {
+    rm -rf "$project"
+    mkdir -p "$project/tools" "$project/tests/sim" "$project/docs" "$project/build"
+    cp tools/proof tools/proof_steps.py tools/kit.py tools/apart "$project/tools"
+    printf '#!/bin/sh\n' >"$project/tools/setup"
+    chmod +x "$project/tools/setup"
+    cat >>"$project/tools/proof_steps.py" <<'S'
+
+
+def piece(name, seconds, file, command="echo '1 passed, 0 failed'", finds=False):
+    return Piece(name, 'echo %s >>build/ran; %s' % (name, command), seconds, reads(file), finds=finds)
+
+
+def steps():
+    return [Step(name, 'make ' + name, 'test', pieces, [figure]) for name, figure, pieces in [
+        ('two', RESULT, [piece('first', 1, 'a'), piece('second', 1, 'a')]),
+        ('one', RESULT, [piece('other', 1, 'b')]),
+        ('bad', RESULT, [piece('wrong', 1, 'b', 'echo it went wrong; exit 3')]),
+        ('long', RESULT, [piece('endless', 1000, 'a', 'sleep 1004')]),
+        ('tight', RESULT, [piece('tight', 45, 'a')]),
+        ('moves', RESULT, [piece('commit', 1, 'a', "git commit -q --allow-empty -m moved; echo '1 passed, 0 failed'"),
+                           piece('after', 1, 'a')]),
+        ('edits', RESULT, [piece('edit', 1, 'a', "echo changed >a; echo '1 passed, 0 failed'")]),
+        ('seeds', r'^(\d+ seeds, \d+ violations)', [
+            piece('seed', 1, 'a', 'echo seed 4711: two hold; echo 100 seeds, 1 violations; exit 1', True),
+            piece('seeds', 1, 'a', 'echo seed 4712: two hold; echo 100 seeds, 60 violations; exit 1', True)])]]
+S
+    echo /build/ >"$project/.gitignore"
+    echo __pycache__/ >>"$project/.gitignore"
+    touch "$project/a" "$project/b" "$project/README.md" "$project/Makefile" "$project/tests/sim/found"
+    (cd "$project" && git init -q && git config user.name test && git config user.email test@test &&
+        git add -A && git commit -q -m first)
+}
+
+# change FILE TIME: it is another from a commit of that time on.
+change() {
+    (cd "$project" && echo "$2" >>"$1" && git add "$1" && GIT_COMMITTER_DATE=$2 git commit -q -m "another $1")
+}
+
+# proof OPTION...: it runs in the project.
+proof() {
+    (cd "$project" && tools/proof "$@")
+}
+
+# ran WORD...: these pieces were run, in this order, since it was asked last.
+ran() {
+    was=$(tr '\n' ' ' <"$project/build/ran" 2>/dev/null)
+    rm -f "$project/build/ran"
+    [ "$was" = "$*${*:+ }" ] || { echo "these were run: $was"; return 1; }
+}
+
+# recorded STEP PIECE RESULT
+recorded() {
+    awk -F '\t' -v step="$1" -v piece="$2" -v result="$3" \
+        '$1 == step && $2 == piece && $3 == result { found = 1 } END { exit !found }' "$project/tests/proof.tsv" ||
+        { echo "not so: $*"; cat "$project/tests/proof.tsv"; return 1; }
+}
+
+stalest_piece_goes_first() {
+    new_project
+    proof --only one >/dev/null && ran other || return 1
+    proof --only one >/dev/null && ran || return 1
+    change b '2031-01-01 00:00:00 +0000'
+    proof --only one,two >/dev/null && ran first second other || return 1 # what never passed
+    change b '2032-01-01 00:00:00 +0000'
+    change a '2033-01-01 00:00:00 +0000'
+    proof --only one,two >/dev/null && ran other first second || return 1 # what has been stale for longer
+    sed -i '/\tsecond\t/s/\t20[0-9-]* /\t2001-01-01 /' "$project/tests/proof.tsv"
+    change README.md '2034-01-01 00:00:00 +0000'
+    proof --only two >/dev/null && ran || return 1
+    proof --only two --minutes 1 >/dev/null && ran second first # with time left, what passed the longest ago
+}
+
+nothing_begins_that_cannot_end() {
+    new_project
+    began=$(date +%s)
+    proof --only 'long,tight,two' --minutes 1 >/dev/null && ran first second || return 1
+    [ $(($(date +%s) - began)) -lt 30 ] || return 1
+    proof --only tight --minutes 2 >/dev/null && ran tight
+}
+
+interrupted_run_keeps_what_passed() {
+    new_project
+    (cd "$project" && exec tools/proof --only two,long) >/dev/null &
+    run=$!
+    tries=0
+    until grep -q endless "$project/build/ran" 2>/dev/null || [ $tries = 200 ]; do sleep 0.1; tries=$((tries + 1)); done
+    kill -TERM $run
+    wait $run
+    [ -z "$(living 'sleep 1004')" ] || { echo 'the piece still runs'; return 1; }
+    ran first second endless || return 1
+    recorded two first passed && recorded two second passed || return 1
+    grep -q endless "$project/tests/proof.tsv" && return 1
+    grep -q '2 passed, 0 failed' "$project/docs/proof.md" || return 1
+    proof --only two >/dev/null && ran
+}
+
+failed_piece_leaves_the_others_true() {
+    new_project
+    proof --only one,bad,two >"$work/said" && { echo 'it returned 0'; return 1; }
+    ran first second other wrong || return 1
+    recorded bad wrong FAILED && recorded one other passed && recorded two first passed || return 1
+    grep -q 'it went wrong' "$project/docs/proof.md" || return 1
+    proof --stale >"$work/said"
+    grep -q '^proof: bad: 1 failed$' "$work/said" && ! grep -qE '^proof: (one|two):' "$work/said" || return 1
+    proof --only one,two,bad >/dev/null
+    ran wrong
+}
+
+changed_file_makes_its_step_stale_and_no_other() {
+    new_project
+    proof --only one,two >/dev/null || return 1
+    change README.md '2031-01-01 00:00:00 +0000'
+    proof --stale | grep -E '^proof: (one|two):' && return 1
+    change b '2031-01-01 00:00:00 +0000'
+    proof --stale | grep -E '^proof: (one|two):' >"$work/said"
+    cat "$work/said"
+    [ "$(cat "$work/said")" = 'proof: one: 1 changed since: b' ]
+}
+
+seed_that_fails_is_listed_and_its_row_stays_true() {
+    new_project
+    proof --only seeds/seed >/dev/null && { echo 'it returned 0'; return 1; }
+    recorded seeds seed passed || return 1
+    grep -qE '^4711 [0-9a-f]{10} open two hold$' "$project/tests/sim/found" || return 1
+    grep -q '^| 4711 |' "$project/docs/proof.md" || return 1
+    proof --stale | grep -q 'not judged yet: 4711$' || return 1
+    proof --only seeds/seeds >/dev/null # 60 that fail are no finding
+    recorded seeds seeds FAILED && ! grep -q 4712 "$project/tests/sim/found"
+}
+
+proof_is_of_a_commit() {
+    new_project
+    echo edited >"$project/a"
+    proof --only two 2>/dev/null && return 1
+    ran || return 1
+    new_project
+    proof --only moves >"$work/said"
+    ran commit && recorded moves commit passed && grep -q 'the commit has changed' "$work/said" || return 1
+    new_project
+    proof --only edits >/dev/null
+    ran edit && ! grep -q edits "$project/tests/proof.tsv" 2>/dev/null
+}
+
+check stalest_piece_of_the_proof_goes_first stalest_piece_goes_first
+check nothing_begins_that_cannot_end_in_time nothing_begins_that_cannot_end
+check interrupted_proof_keeps_what_passed interrupted_run_keeps_what_passed
+check failed_piece_leaves_the_others_true failed_piece_leaves_the_others_true
+check changed_file_makes_its_step_stale_and_no_other changed_file_makes_its_step_stale_and_no_other
+check seed_that_fails_is_listed_and_its_row_stays_true seed_that_fails_is_listed_and_its_row_stays_true
+check proof_is_of_a_commit proof_is_of_a_commit
 
 tap_ends
