@@ -144,9 +144,9 @@ killed_runner_leaves_nothing() {
 }
 
 shards_are_run_each() {
-    table 'parts | SHARDS=3 sh -c "echo ok 1 - \$RLOCK_TEST_SHARD; echo 1..1" | 9'
+    table 'parts | SHARDS=3 sh -c "echo not applicable: x, y; echo ok 1 - \$RLOCK_TEST_SHARD; echo 1..1" | 9'
     runs
-    ends_with 0 '3 passed, 0 failed' && cat "$work"/built/log/parts-?.log | grep -c '^ok 1 - [123]/3$' | grep -qx 3
+    ends_with 0 '3 passed, 0 failed' && grep -q '^parts .*  1 not applicable$' "$work/said" && cat "$work"/built/log/parts-?.log | grep -c '^ok 1 - [123]/3$' | grep -qx 3
 }
 
 one_at_a_time() {
