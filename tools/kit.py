@@ -102,13 +102,17 @@ def said(*words):
     return done.stdout.rstrip('\n') if done.returncode == 0 else ''
 
 
-def git(*words):
-    """What git prints. Without a repository there is no answer, and the tool ends."""
-    done = subprocess.run(('git',) + words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+def output(*words):
+    """What a command prints. If it fails there is no answer, and the tool ends."""
+    done = subprocess.run(words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           check=False)
     if done.returncode != 0:
-        sys.exit('%s: git %s failed' % (os.path.basename(sys.argv[0]), ' '.join(words)))
+        sys.exit('%s: %s failed' % (os.path.basename(sys.argv[0]), ' '.join(words)))
     return done.stdout
+
+
+def git(*words):
+    return output('git', *words)
 
 
 def length(seconds):
