@@ -128,13 +128,14 @@ every_kind_of_failure_is_one() {
 suite_that_hangs_is_ended() {
     table "hangs | echo 'ok 1 - one'; sleep 1000 & sh -c 'sleep 1000; : $work/hangs' | 1"
     runs
-    ends_with 1 '1 passed, 1 failed' && grep -q '^    ended after four times its budget$' "$work/said" && dies "$work/hangs"
+    ends_with 1 '1 passed, 1 failed' && grep -q '^    ended after four times its budget$' "$work/said" &&
+        dies "$work/hangs"
 }
 
 # killed_runner_leaves_nothing SIGNAL
 killed_runner_leaves_nothing() {
     mark=$work/run-by-$1
-    table "lasts | touch \"\$TMPDIR/file\"; echo \"\$TMPDIR\" >'$mark'; sh -c 'sleep 1000; : $mark' & sleep 1000; : $mark | 100"
+    table "lasts | touch \"\$TMPDIR/file\"; echo \"\$TMPDIR\" >'$mark'; sh -c 'sleep 1000; : $mark' & wait | 100"
     SUITES=$suites tools/run-tests BUILD="$work/built" &
     runner=$!
     until [ -s "$mark" ]; do sleep 0.05; done
@@ -146,7 +147,8 @@ killed_runner_leaves_nothing() {
 shards_are_run_each() {
     table 'parts | SHARDS=3 sh -c "echo not applicable: x, y; echo ok 1 - \$RLOCK_TEST_SHARD; echo 1..1" | 9'
     runs
-    ends_with 0 '3 passed, 0 failed' && grep -q '^parts .*  1 not applicable$' "$work/said" && cat "$work"/built/log/parts-?.log | grep -c '^ok 1 - [123]/3$' | grep -qx 3
+    ends_with 0 '3 passed, 0 failed' && grep -q '^parts .*  1 not applicable$' "$work/said" &&
+        cat "$work"/built/log/parts-?.log | grep -c '^ok 1 - [123]/3$' | grep -qx 3
 }
 
 one_at_a_time() {
