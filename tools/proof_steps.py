@@ -213,7 +213,7 @@ def steps():
              [r'^# seed \d+, \d+ s: (\d+ violations)$', r'^# (?:overlaps|greatest lateness).*$'], waits=True),
         Step('chaos-stores', 'make chaos-stores', 'stores',
              [Piece(engine, 'make chaos-stores ENGINE=%s SECONDS=%d' % (engine, SECONDS), SECONDS + 120,
-                    reads('tests/engines/*chaos.[ch]', 'tests/engines/%s*.h' % engine, 'stores/rlock_%s.*' % engine))
+                    reads('tests/engines/%s_chaos.c' % engine, 'stores/rlock_%s.*' % engine))
               for engine in ENGINES], [r'^(\d+ grants), .*; (\d+ overlaps), '], waits=True),
         Step('cli-chaos', 'make cli-chaos', 'test', one('make cli-chaos', 300, reads(
             'tests/cli.py', 'tests/beat.c', 'cli/rlock.c')), [r'^# chaos: (.*), seed \d+$'], waits=True),
