@@ -20,8 +20,8 @@ BUGS_IN_A_PIECE = 50
 SLICES = 4         # of torture
 ENGINES = ['mariadb', 'postgres', 'zookeeper']
 
-# command: what a person types to run all of it. scope: what it needs of tools/setup. figures: patterns of the lines that
-# are its result, or of the parts of them in parentheses. The first one has to be there and stands in the table of
+# command: what a person types to run all of it. scope: what it needs of tools/setup. figures: patterns of the lines
+# that are its result, or of the parts of them in parentheses. The first one has to be there and stands in the table of
 # docs/proof.md, the others below it. waits: it leaves the processors to others, since it waits for servers and clocks.
 # behind: it runs at the lowest priority beside others. lacking: what it prints where the machine cannot run it.
 Step = collections.namedtuple('Step', 'name command scope pieces figures waits behind lacking',
@@ -61,7 +61,7 @@ def named_in(path):
 
 
 def files_of(*patterns):
-    """The files that match, and all that these name, directly or not. rlock.h counts as the parts that it is made of."""
+    """The files that match, and all that these name, directly or not. rlock.h counts as the parts that make it."""
     found, left = set(), {path for path in tracked() for pattern in patterns if fnmatch.fnmatchcase(path, pattern)}
     while left:
         path = left.pop()
@@ -209,7 +209,8 @@ def steps():
               for name in sorted(os.path.basename(path)[:-2] for path in tracked()
                                  if re.match(r'tests/fuzz/\w+\.c$', path))],
              [r'^\w+ +(\d+ executions) ', r'^\w+ +\d+ executions .*$'], waits=True),
-        Step('chaos', 'make chaos', 'test', one('make chaos SECONDS=%d' % SECONDS, SECONDS + 60, reads('tests/chaos.c')),
+        Step('chaos', 'make chaos', 'test',
+             one('make chaos SECONDS=%d' % SECONDS, SECONDS + 60, reads('tests/chaos.c')),
              [r'^# seed \d+, \d+ s: (\d+ violations)$', r'^# (?:overlaps|greatest lateness).*$'], waits=True),
         Step('chaos-stores', 'make chaos-stores', 'stores',
              [Piece(engine, 'make chaos-stores ENGINE=%s SECONDS=%d' % (engine, SECONDS), SECONDS + 120,
