@@ -447,6 +447,77 @@ planted_as_it_stands() {
     printf 'if (one) {\n  three();\n}\nif (three) {\n    two();\n}\n' | diff - "$copy/src/part.h"
 }
 
+# The copy with three programs: one is made of the part, one always fails, one is made of the part and fails.
+make_hunted() {
+    make_copy
+    printf '#!/bin/sh\n' >"$copy/tools/join"
+    chmod +x "$copy/tools/join"
+    cat >"$copy/src/part.h" <<'END'
+echo 1..2
+if true; then
+    echo 'ok 1 - first'
+else
+    echo 'not ok 1 - first'
+fi
+echo 'ok 2 - second'
+END
+    cat >"$copy/Makefile" <<'END'
+program = mkdir -p $(@D); { echo '\#!/bin/sh'; $1; } >$@; chmod +x $@
+$(BUILD)/tests/one: src/part.h
+	$(call program,cat src/part.h)
+$(BUILD)/tests/fails:
+	$(call program,echo echo not ok 1 - always)
+$(BUILD)/tests/fails-too: src/part.h
+	$(call program,cat src/part.h; echo echo not ok 3 - always)
+END
+    row loud 'It is caught.' src/part.h '- if true; then' '+ if false; then' >"$copy/tests/mutants/well.txt"
+    row silent 'It is not caught.' src/part.h "- echo 'ok 2 - second'" "+ echo 'ok 2 - third'" \
+        >>"$copy/tests/mutants/well.txt"
+    suite one
+}
+
+# suite PROGRAM: the copy has this suite alone.
+suite() {
+    printf '# test, waits\n%s | $BUILD/tests/%s | 5 | it\n' "$1" "$1" >"$copy/tests/suites"
+}
+
+hunted_bugs_are_told() {
+    make_hunted
+    said=$("$copy/tools/mutants") && { echo 'the exit status is 0'; return 1; }
+    echo "$said"
+    echo "$said" | grep -q '^missed: silent: ' && [ "$(echo "$said" | tail -n 1)" = '2 planted, 1 caught, 1 missed' ] &&
+        [ "$(cat "$copy/tests/mutants/caught.txt")" = 'loud | one | first' ] || return 1
+    # What caught it is tried alone, and nothing else is compared with it.
+    "$copy/tools/mutants" loud && ! "$copy/tools/mutants" silent
+}
+
+failure_of_the_true_program_says_nothing() {
+    make_hunted
+    suite fails
+    "$copy/tools/mutants" silent | grep -q '^missed: silent' || { echo 'a program without the bug was asked'; return 1; }
+    suite fails-too
+    said=$("$copy/tools/mutants" silent)
+    echo "$said"
+    echo "$said" | grep -q '^could not be tried: silent: .*fails-too: always$'
+}
+
+changed_files_and_rows_are_drawn() {
+    make_hunted
+    printf 'if (one) {\n' >"$copy/src/other.h"
+    row elsewhere 'It is elsewhere.' src/other.h '- if (one) {' '+ if (two) {' >"$copy/tests/mutants/more.txt"
+    (
+        cd "$copy" && git init -q . && git add -A &&
+            git -c user.name=nobody -c user.email=nobody@localhost commit -qm all || exit 1
+        [ -z "$(tools/mutants --since HEAD --list)" ] || { echo 'drawn though nothing was changed'; exit 1; }
+        echo 'if (three) {' >>src/other.h
+        [ "$(tools/mutants --since HEAD --list)" = elsewhere ] || { echo 'not that of the changed file'; exit 1; }
+        sed -i 's/ok 2 - third/ok 2 - fourth/' tests/mutants/well.txt
+        tools/mutants --since HEAD --list | tr '\n' ' ' | grep -qx 'elsewhere silent ' || { echo 'not the row'; exit 1; }
+        [ "$(tools/mutants --sample 1 --list)" = "$(tools/mutants --sample 1 --list)" ] &&
+            [ "$(tools/mutants --sample 2 --list | sort -u | wc -l)" = 2 ]
+    )
+}
+
 check planted_bug_whose_lines_stand_twice_is_refused stands_twice
 check planted_bug_whose_lines_stand_nowhere_is_refused stands_nowhere
 check planted_bug_whose_file_is_not_there_is_refused file_is_not_there
@@ -456,6 +527,10 @@ check planted_bug_that_changes_nothing_is_refused nothing_is_changed
 check planted_bug_whose_places_overlap_is_refused places_overlap
 check planted_bug_is_put_as_it_stands planted_as_it_stands
 # --- tools/proof ---
+check planted_bug_that_is_missed_is_named_and_one_that_is_caught_is_noted hunted_bugs_are_told
+check planted_bug_is_not_caught_by_what_the_true_program_fails failure_of_the_true_program_says_nothing
+check planted_bugs_of_what_was_changed_are_drawn changed_files_and_rows_are_drawn
+# --- tools/run-tests ---
 
 # A project with a small table of steps. Its pieces write into build/ran that they ran; they read the file a or b.
 project=$PWD/$work/project
