@@ -250,22 +250,20 @@ static void lies_grant_nothing(void **state) {
         {NULL, "+\r\n", true, false, false},
         {NULL, "*9999999999\r\n", true, false, false},
     };
-    size_t i, w, count = sizeof lies / sizeof lies[0];
+    rlock_wire wire = wire_of(state);
+    size_t i, count = sizeof lies / sizeof lies[0];
 
-    (void)state;
     liars_start(lies, count);
     for (i = 0; i < count; i++) {
-        for (w = 0; w < 2; w++) {
-            struct owner *o = owner_new(client_at(liars[i].path, wires[w]), "k");
-            struct owner *fenced = owner_fenced(client_at(liars[i].path, wires[w]), "k");
+        struct owner *o = owner_new(client_at(liars[i].path, wire), "k");
+        struct owner *fenced = owner_fenced(client_at(liars[i].path, wire), "k");
 
-            assert_int_not_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
-            assert_int_not_equal(owner_acquire(fenced, 100, 1000), RLOCK_OK);
-            assert_int_not_equal(fenced->status[RLOCK_ACQUIRED], KIT_NOTHING);
-            assert_false(rlock_is_held(o->lock));
-            assert_false(rlock_is_held(fenced->lock));
-            kit_reset();
-        }
+        assert_int_not_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+        assert_int_not_equal(owner_acquire(fenced, 100, 1000), RLOCK_OK);
+        assert_int_not_equal(fenced->status[RLOCK_ACQUIRED], KIT_NOTHING);
+        assert_false(rlock_is_held(o->lock));
+        assert_false(rlock_is_held(fenced->lock));
+        kit_reset();
     }
 }
 
@@ -433,29 +431,27 @@ static void refusal_inside_a_script_is_told_in_every_dialect(void **state) {
          "@user_script:1.\r\n",
          true, false, false},
     };
-    size_t i, w;
+    rlock_wire wire = wire_of(state);
+    size_t i;
 
-    (void)state;
     liars_start(lies, sizeof lies / sizeof lies[0]);
     for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        for (w = 0; w < 2; w++) {
-            struct owner *o = owner_new(client_at(liars[i].path, wires[w]), "taken");
+        struct owner *o = owner_new(client_at(liars[i].path, wire), "taken");
 
-            assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_AUTH);
-            assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
-            assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_AUTH);
-            assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "script"));
-        }
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_AUTH);
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_AUTH);
+        assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "script"));
     }
 }
 
 static void tracking_refused_for_a_moment_is_asked_for_again(void **state) {
-    rlock_wire wire = wire_of(state);
     static const struct lie lies[] = {
         {"CLIENT TRACKING", "-BUSY Redis is busy running a script. Wait.\r\n", true, false, true},
         {"CLIENT TRACKING", "-LOADING Redis is loading the dataset in memory\r\n", true, false,
          true},
     };
+    rlock_wire wire = wire_of(state);
     size_t i;
 
     liars_start(lies, sizeof lies / sizeof lies[0]);

@@ -631,8 +631,8 @@ static void scripts_lost_between_any_two_commands_are_sent_again(void **state) {
 }
 
 static void binary_keys_are_taken_whole(void **state) {
-    rlock_wire wire = wire_of(state);
     static const char key[] = "a\0b\r\nc";
+    rlock_wire wire = wire_of(state);
     rlock_options options;
     struct owner *o;
     size_t len;
@@ -654,8 +654,8 @@ static void binary_keys_are_taken_whole(void **state) {
 }
 
 static void longest_key_works_and_a_longer_one_is_refused(void **state) {
-    rlock_wire wire = wire_of(state);
     static char key[RLOCK_KEY_MAX + 1];
+    rlock_wire wire = wire_of(state);
     int turn;
     rlock_client *client = client_on(wire);
     rlock_options options;
