@@ -7,12 +7,9 @@ if [ -z "${RLOCK_URL:-}" ] || [ "${1:-}" != --inside ]; then
 fi
 rlock=${RLOCK:-${BUILD:-build}/cli/rlock}
 case $rlock in /*) ;; *) rlock=$PWD/$rlock ;; esac
-work=$(mktemp -d "${TMPDIR:-/tmp}/rlock-cli-doc-XXXXXX") || exit 1
-others= # programs that would go on if this ended
-trap 'kill -9 $others 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
 page=docs/command-line.md
 . tests/tap.sh
+own_folder cli-doc
 
 # --- what can be given ---
 
@@ -167,16 +164,6 @@ ln -s "$rlock" "$work/bin/rlock"
 PATH=$work/bin:$PATH
 cd "$work" || exit 1
 page=$OLDPWD/$page
-
-# appears PATTERN COUNT FILE: waits until so many lines of the file match
-appears() {
-    tries=0
-    until [ "$(cat "$3" 2>/dev/null | grep -c "$1")" -ge "$2" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || return 1
-        sleep 0.05
-    done
-}
 
 # three COMMAND STATUSES: on three machines, the clock of one of which is LATE seconds late; their exit statuses, in order
 three() {

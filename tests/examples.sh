@@ -7,26 +7,26 @@ if [ -z "${RLOCK_SOCKET:-}" ] || [ "${1:-}" != --inside ]; then
 fi
 bin=${RLOCK_EXAMPLES:-build/examples}
 cli=${RLOCK_REDIS_CLI:-redis-cli}
-out=$(mktemp "${TMPDIR:-/tmp}/rlock-example-XXXXXX") || exit 1
-servers=
-others= # programs that would go on if this ended
-trap 'kill -9 $servers $others 2>/dev/null; rm -rf "$out" "$out".*' EXIT
-trap 'exit 143' HUP INT TERM
-number=0
-failed=0
+. tests/tap.sh
+own_folder example
+out=$work/said
+said=$out
+: >"$out"
 
-# check NAME COMMAND...: the command must succeed
-check() {
-    name=$1
+# server FOLDER [ARGUMENT...]: another private server, with a socket in that folder, which it makes
+server() {
+    folder=$1
     shift
-    number=$((number + 1))
-    if "$@"; then
-        echo "ok $number - $name"
-    else
-        echo "not ok $number - $name"
-        sed 's/^/# /' "$out"
-        failed=1
-    fi
+    mkdir -p "$folder"
+    "${RLOCK_REDIS_SERVER:-redis-server}" "$@" --unixsocket "$folder/socket" --dir "$folder" --save "" --appendonly no \
+        >"$folder/log" 2>&1 &
+    pid=$!
+    others="$others $pid"
+    waits answers "$folder/socket"
+}
+
+answers() {
+    [ "$("$cli" -s "$1" ping 2>/dev/null)" = PONG ]
 }
 
 # run COMMAND...: its words are kept for `says`
@@ -47,14 +47,13 @@ gone() {
     [ "$("$cli" -s "$RLOCK_SOCKET" exists "$1")" = 0 ]
 }
 
+is_held() {
+    ! gone "$1"
+}
+
 # What a killed process has left runs out with its lease and its turns.
 goes() {
-    tries=0
-    until gone "$1"; do
-        tries=$((tries + 1))
-        [ $tries -lt 200 ] || return 1
-        sleep 0.1
-    done
+    waits gone "$1"
 }
 
 # It takes 5 s, and is looked at below.
@@ -73,7 +72,7 @@ check "hello: without a server it says so, and why, and fails" no_socket
 
 held_by_other() {
     "$cli" -s "$RLOCK_SOCKET" set stock:42 another px 60000 >/dev/null
-    ! run "$bin/hello" && says 'cannot acquire stock:42: held by another for the whole wait' && ! gone stock:42
+    ! run "$bin/hello" && says 'cannot acquire stock:42: held by another for the whole wait' && is_held stock:42
 }
 check "hello: another's lock is waited for, and left alone" held_by_other
 "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
@@ -81,11 +80,7 @@ check "hello: another's lock is waited for, and left alone" held_by_other
 key_deleted() {
     timeout 40 "$bin/hello" 20 >"$out" 2>&1 &
     hello=$!
-    tries=0
-    while gone stock:42 && [ $tries -lt 200 ]; do
-        tries=$((tries + 1))
-        sleep 0.05
-    done
+    waits is_held stock:42
     sleep 0.3 # holds older than 100 ms are watched
     "$cli" -s "$RLOCK_SOCKET" del stock:42 >/dev/null
     ! wait $hello && says 'acquired stock:42' 'lost stock:42: deleted'
@@ -96,16 +91,8 @@ check "own_loop: a select loop of one's own is enough" run "$bin/own_loop"
 check "own_loop: says so" says 'acquired own-loop: ok' 'released own-loop: ok'
 check "own_loop: leaves no key behind" gone own-loop
 
-# A server on TCP, and a file hosts of its own, in which redis is a name: as in a container.
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-mkdir "$out.tcp"
-"${RLOCK_REDIS_SERVER:-redis-server}" --port "$port" --bind 127.0.0.1 --dir "$out.tcp" --save "" >/dev/null 2>&1 &
-servers="$servers $!"
-tries=0
-until [ "$("$cli" -p "$port" ping 2>/dev/null)" = PONG ] || [ $tries -ge 200 ]; do
-    tries=$((tries + 1))
-    sleep 0.05
-done
+# The server by TCP, and a file hosts of its own, in which redis is a name: as in a container.
+port=$("$cli" -s "$RLOCK_SOCKET" config get port | tail -n 1)
 printf '127.0.0.1 localhost\n127.0.0.1 redis\n' >"$out.hosts"
 with_hosts() {
     # shellcheck disable=SC2016  # for the shell inside
@@ -166,16 +153,6 @@ four_leaders() {
 }
 check "leader: four gateways lead, one after the other is killed" four_leaders
 check "leader: leaves no key behind" gone leader
-
-# appears PATTERN COUNT FILE: waits until so many lines of the file match
-appears() {
-    tries=0
-    until [ "$(cat "$3" 2>/dev/null | grep -c "$1")" -ge "$2" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || return 1
-        sleep 0.05
-    done
-}
 
 gate() {
     "$cli" -s "$RLOCK_SOCKET" acl setuser gate "$@" >/dev/null
@@ -367,21 +344,11 @@ check "cookbook/lead: leaves no key behind" gone cookbook:leader
 
 # Five servers of its own, of which two are killed while it works.
 five_servers() {
-    urls=
-    mkdir "$out.servers" || return 1
+    urls='' servers=''
     for i in 1 2 3 4 5; do
-        "${RLOCK_REDIS_SERVER:-redis-server}" --port 0 --unixsocket "$out.servers/$i" --dir "$out.servers" \
-            --save "" --appendonly no >/dev/null 2>&1 &
-        servers="$servers $!"
-        urls="$urls unix://$out.servers/$i"
-    done
-    for i in 1 2 3 4 5; do
-        tries=0
-        until [ "$("$cli" -s "$out.servers/$i" ping 2>/dev/null)" = PONG ]; do
-            tries=$((tries + 1))
-            [ $tries -lt 200 ] || return 1
-            sleep 0.05
-        done
+        server "$out.server.$i" --port 0 || return 1
+        servers="$servers $pid"
+        urls="$urls unix://$out.server.$i/socket"
     done
 }
 
@@ -392,16 +359,17 @@ two_die() {
         timeout 40 "$bin/quorum" $urls >"$out" 2>/dev/null &
         quorum=$!
         sleep 1.5
-        kill -9 ${servers% * * *}
-        servers="${servers#* * * }"
+        dead=${servers% * * *}
+        kill -9 $dead
     }
+    others=${servers#"$dead"}
     wait $quorum
 }
 check "quorum: two of five servers die while it holds" two_die
 check "quorum: it does not notice" says 'acquired: ok' 'worked for 4 leases; held now: yes' 'released: ok'
 nothing_left() {
     for i in 3 4 5; do
-        [ "$("$cli" -s "$out.servers/$i" dbsize)" = 0 ] || return 1
+        [ "$("$cli" -s "$out.server.$i/socket" dbsize)" = 0 ] || return 1
     done
 }
 check "quorum: it leaves no key behind" nothing_left
@@ -463,15 +431,7 @@ certificates() {
 }
 tls_server() {
     sed -n "s|/etc/redis|$out.tls|; s|6379|$tls_port|; s/^    \(port 0\|tls-.*\)$/\1/p" docs/set-up-the-server.md >"$out.tls/conf"
-    "${RLOCK_REDIS_SERVER:-redis-server}" "$out.tls/conf" --unixsocket "$out.tls/socket" --dir "$out.tls" \
-        --save "" --appendonly no >"$out" 2>&1 &
-    servers="$servers $!"
-    tries=0
-    until [ "$("$cli" -s "$out.tls/socket" ping 2>/dev/null)" = PONG ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 200 ] || return 1
-        sleep 0.05
-    done
+    server "$out.tls" "$out.tls/conf"
 }
 tls_compiles() {
     command=$(grep '^    cc .*examples/tls.c' docs/set-up-the-server.md | sed "s|-o tls|-o $out.tls/program|")
@@ -520,5 +480,4 @@ assert table.execute('SELECT balance, fence FROM account').fetchall() == [(90, 8
 END
 }
 check "docs/protect-a-row.md: its statements refuse an old token" row_is_protected
-echo "1..$number"
-exit "$failed"
+tap_ends

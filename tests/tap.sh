@@ -1,9 +1,18 @@
 # shellcheck shell=sh
-# What the suites that are shell scripts share: sourced by them, after $work, a folder of their own, is made. Their last
-# line is tap_ends.
+# What the suites that are shell scripts share: sourced by them, and $work, a folder of their own, is made before the first
+# test. Their last line is tap_ends.
 count=0 failed=0
 
-# check NAME COMMAND...: one test; what a failing command said follows as comments.
+# own_folder NAME: makes $work. It goes when the suite ends, and with it the processes in $others, which would go on.
+own_folder() {
+    work=$(mktemp -d "${TMPDIR:-/tmp}/rlock-$1-XXXXXX") || exit 1
+    others=
+    # shellcheck disable=SC2086  # a list of numbers
+    trap 'kill -9 $others 2>/dev/null; rm -rf "$work"' EXIT
+    trap 'exit 143' HUP INT TERM
+}
+
+# check NAME COMMAND...: one test. What a failing command said follows as comments, and the file $said if there is one.
 check() {
     count=$((count + 1))
     title=$1
@@ -12,16 +21,36 @@ check() {
         echo "ok $count - $title"
     else
         echo "not ok $count - $title"
-        sed 's/^/# /' "$work/output" | tail -n 60
+        cat "$work/output" ${said:+"$said"} | sed 's/^/# /' | tail -n 60
         failed=$((failed + 1))
     fi
 }
 
 # silent COMMAND...: the command succeeds and says nothing.
 silent() {
-    said=$("$@" 2>&1) && [ -z "$said" ] && return 0
-    echo "$said"
+    words=$("$@" 2>&1) && [ -z "$words" ] && return 0
+    echo "$words"
     return 1
+}
+
+# waits COMMAND...: tries the command until it succeeds, for 20 s.
+waits() {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || return 1
+        sleep 0.05
+    done
+}
+
+# has PATTERN COUNT FILE: so many lines of the file match, or more.
+has() {
+    [ "$(cat "$3" 2>/dev/null | grep -c "$1")" -ge "$2" ]
+}
+
+# appears PATTERN COUNT FILE: waits until the file has them.
+appears() {
+    waits has "$@"
 }
 
 # tap_ends: prints how many tests there were. False if one has failed.

@@ -8,12 +8,9 @@ bin=${RLOCK_EXAMPLES:-build/examples}
 if [ "${2:-}" != --inside ]; then
     exec tools/with-server "$2" "$engine" sh "$0" "$engine" --inside
 fi
-work=$(mktemp -d "${TMPDIR:-/tmp}/rlock-engine-XXXXXX") || exit 1
-out=$work/said
-others= # programs that would go on if this ended
-trap 'kill -9 $others 2>/dev/null; rm -rf "$work"' EXIT
-trap 'exit 143' HUP INT TERM
 . tests/tap.sh
+own_folder engine
+out=$work/said
 
 # says PATTERN... -- COMMAND...: it ends well, and each pattern is a line that it says
 says() {
@@ -37,16 +34,6 @@ refuses() {
     ! says "$@" && grep -qE "^$1$" "$out"
 }
 
-# appears PATTERN FILE: waits until a line of the file matches
-appears() {
-    tries=0
-    until grep -q "$1" "$2" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || return 1
-        sleep 0.05
-    done
-}
-
 in_redis() {
     RLOCK_URL=$RLOCK_DATA "$@"
 }
@@ -55,7 +42,7 @@ check "hello acquires and releases" says 'acquired stock:42' 'released stock:42:
 held_there_only() {
     "${RLOCK:-build/cli/rlock}" stock:42 -- sh -c 'echo held; exec sleep 60' >"$work/holder" 2>&1 &
     others=$!
-    appears held "$work/holder" && in_redis says 'acquired stock:42' -- "$bin/hello" && refuses 'cannot acquire stock:42: .*' -- "$bin/hello"
+    appears held 1 "$work/holder" && in_redis says 'acquired stock:42' -- "$bin/hello" && refuses 'cannot acquire stock:42: .*' -- "$bin/hello"
     status=$?
     kill $others
     wait $others
@@ -93,20 +80,20 @@ check "cookbook/cache: the value is made once" says '20 of 20 answered.*made 1 t
 hand_over() {
     "$book/graceful" >"$out" 2>&1 &
     others=$!
-    appears works "$out" && kill $others && wait $others && others= && grep -qx 'leaves: ok' "$out"
+    appears works 1 "$out" && kill $others && wait $others && others= && grep -qx 'leaves: ok' "$out"
 }
 check "cookbook/graceful: SIGTERM ends the work in hand" hand_over
 leads() {
     "$book/lead" >"$out" 2>&1 &
     others=$!
-    appears '^leads, fence [1-9]' "$out" && kill $others && wait $others && others= && grep -qx 'leaves: ok' "$out"
+    appears '^leads, fence [1-9]' 1 "$out" && kill $others && wait $others && others= && grep -qx 'leaves: ok' "$out"
 }
 check "cookbook/lead leads, and hands over" leads
 
 sells() {
     "$bin/shop/shop" --port 0 --workers 2 >"$out" 2>&1 &
     others=$!
-    appears 'The shop is open' "$out" || return 1
+    appears 'The shop is open' 1 "$out" || return 1
     address=$(sed -n 's/.*The shop is open: //p' "$out")
     python3 -c 'import sys, urllib.request as u; print(u.urlopen(u.Request(sys.argv[1], method="POST")).read())' \
         "${address}buy?lock=1"
