@@ -26,19 +26,21 @@ refuses() {
     tr -s ' \n' '  ' <"$work/refusal" | grep -F "$text" || { cat "$work/refusal"; return 1; }
 }
 
-# The programs, as they say that they did what they are for.
-acquires() {
+# runs PROGRAM: its exit status; its words are in $work/said.
+runs() {
     timeout 40 "$1" >"$work/said" 2>&1
     status=$?
     cat "$work/said"
-    [ $status = 0 ] && grep -qx 'released stock:42: ok' "$work/said"
+    return $status
+}
+
+# The programs, as they say that they did what they are for.
+acquires() {
+    runs "$1" && grep -qx 'released stock:42: ok' "$work/said"
 }
 
 works_in_memory() {
-    timeout 40 "$1" >"$work/said" 2>&1
-    status=$?
-    cat "$work/said"
-    [ $status = 0 ] && grep -qx 'bob:   released: ok' "$work/said" && ldd "$1" >"$work/said" && ! grep hiredis "$work/said"
+    runs "$1" && grep -qx 'bob:   released: ok' "$work/said" && ldd "$1" >"$work/said" && ! grep hiredis "$work/said"
 }
 
 # readme LANGUAGE: the block of the README in that language
@@ -283,10 +285,8 @@ object() {
 }
 # told HEADER LIBRARY PROGRAM: it says both versions and fails; nothing crashed.
 told() {
-    timeout 40 "$3" >"$work/said" 2>&1
-    status=$?
-    cat "$work/said"
-    [ $status = 1 ] && grep -q "hiredis' header and library differ in version .*: header $1.*, library $2" "$work/said" &&
+    runs "$3"
+    [ $? = 1 ] && grep -q "hiredis' header and library differ in version .*: header $1.*, library $2" "$work/said" &&
         grep -qx 'cannot begin: bad argument' "$work/said"
 }
 link() {
