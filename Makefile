@@ -56,10 +56,10 @@ cxx_examples := $(patsubst %.cc,$(out)/%,$(wildcard examples/*.cc))
 version   = $(shell sed -n 's/^\#define RLOCK_VERSION "\(.*\)"/\1/p' rlock.h)
 # Programs are compiled from a rlock.h in which #line directives name the parts in src/: compilers, assertions and
 # debuggers tell the part and its own line. It is joined when a part was edited. The files that include rlock.h and stand
-# beside it are looked for there too. LINED=. compiles the rlock.h that is committed, as where tools/join cannot run.
-LINED     = $(if $(wildcard /usr/bin/python3),$(BUILD)/lined,.)
+# beside it are looked for there too. LINED=. compiles the rlock.h that is committed, as where nothing can be joined.
+LINED    := $(if $(and $(wildcard src/rlock.h),$(wildcard /usr/bin/python3)),$(BUILD)/lined,.)
 lined    := $(addprefix $(LINED)/,rlock.h rlock.c rlock.hpp rlock_testing.h)
-parts    := $(shell find src -type f)
+parts    := $(shell find src -type f 2>/dev/null)
 # What a program includes is written down as it is compiled: it is made anew if one of these files changes.
 follow    = -MMD -MP -MT $@ -MF $@.d
 compile   = $(CC) -std=c99 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) $(HIREDIS_CFLAGS) -pthread -I$(LINED) -I. -Iadapters
@@ -256,7 +256,7 @@ $(LINED)/joined: $(parts) tools/join rlock.h
 	@touch $@
 
 $(LINED)/rlock.h: $(LINED)/joined
-	@:
+	@test -e $@ || tools/join --lines >$@
 
 $(filter-out %/rlock.h,$(lined)): $(LINED)/%: %
 	@mkdir -p $(@D)
