@@ -94,6 +94,13 @@ static inline void on_renewed(rlock *lock, const rlock_event *event, void *user)
 static inline void on_released(rlock *lock, const rlock_event *event, void *user);
 static inline void on_lost(rlock *lock, const rlock_event *event, void *user);
 
+/* By when an acquire that is called now has to end. One attempt lasts for a command timeout at most;
+ * who holds already waits for no more than a renewal. */
+static inline int64_t hand_ends_us(const struct hand *hand, int64_t wait_ms) {
+    int64_t most_ms = wait_ms != 0 ? wait_ms : hand->actor->command_timeout_ms;
+    return wait_ms == RLOCK_FOREVER || hand->holds ? -1 : sim.now_us + most_ms * 1005;
+}
+
 static inline int hand_acquire(struct hand *hand, int64_t wait_ms, int64_t lease_ms) {
     rlock__state state = hand_state(hand);
     int status;
@@ -105,6 +112,7 @@ static inline int hand_acquire(struct hand *hand, int64_t wait_ms, int64_t lease
     if (status == RLOCK_OK) {
         int64_t lease = lease_ms != 0 ? lease_ms : hand->actor->client->watchdog_lease_ms;
         hand->waiting_us = sim.now_us;
+        hand->ends_us = hand_ends_us(hand, wait_ms);
         seen.followed += state == RLOCK__RELEASING_STATE;
         *(state == RLOCK__RELEASING_STATE ? &hand->once_next : &hand->once) = wait_ms == 0;
         hand->longest_ms = hand->holds && hand->longest_ms > lease ? hand->longest_ms : lease;
@@ -781,6 +789,17 @@ static inline void oracle_backed_by_all(struct hand *hand) {
     }
 }
 
+/* The wait of an acquire counts from its call, also where that follows a release. */
+static inline void oracle_waited(const struct hand *hand) {
+    int64_t since_us = hand->actor->process->paused_until_us;
+    since_us = since_us > hand->ends_us ? since_us : hand->ends_us;
+    since_us = oracle.settled && since_us < oracle.trouble_us ? oracle.trouble_us : since_us;
+    if (hand->ends_us >= 0 && hand->pending[RLOCK_ACQUIRED] > 0 &&
+        sim.now_us > since_us + SIM_LATE_US + 2 * sim.weather.linger_us) {
+        sim_failed("hand %d waits for longer than it may", hand->number);
+    }
+}
+
 /* Who is told of changes hears of force at once, or when its hold is registered. */
 static inline void oracle_told_of_force(const struct hand *hand) {
     int64_t forced_us = hand->token->forced_us;
@@ -800,6 +819,9 @@ static inline void oracle_round(void) {
     }
     for (i = 0; i < oracle.hand_count; i++) {
         struct hand *hand = &oracle.hands[i];
+        if (!hand->gone && !hand->actor->gone) {
+            oracle_waited(hand);
+        }
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
             if (rlock_is_held(hand->lock)) {
@@ -1094,13 +1116,18 @@ static inline void actor_free(struct actor *actor) {
 }
 
 static inline void actor_shutdown(struct actor *actor, int64_t timeout_ms) {
-    int status;
+    int status, i;
     sim_trace("client %.8s: shutdown", actor->id);
     status = CALL(rlock_client_shutdown(actor->client, timeout_ms, on_shutdown, actor));
     if (status != (actor->closing ? RLOCK_ERR_STATE : RLOCK_OK)) {
         sim_failed("shutdown gives %s", rlock_strerror(status));
     }
     actor->closing = true;
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (oracle.hands[i].actor == actor) {
+            oracle.hands[i].ends_us = sim.now_us; /* of what waits: at once */
+        }
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -157,6 +157,7 @@ struct hand { /* a handle, and what it was told */
     int64_t max_hold_ms, since_us; /* how long a hold may be; since when it is */
     int64_t overdue_us; /* since when its deadline has passed and it was not told; -1 = not so */
     int64_t waiting_us; /* since when it waits */
+    int64_t ends_us;    /* by then its acquire has to end; -1 = it may wait for ever */
     bool leaves;        /* it renews its hold once more before it lets go, as programs do */
     bool renewed;       /* its hold was renewed by hand */
     void (*react)(struct hand *hand, const rlock_event *event);

@@ -197,6 +197,36 @@ static inline void a_clean_up_ends_when_every_acquire_was_answered(void) {
     written_end();
 }
 
+/* A server refuses a release for a while, as one does that is loading its data. When it does so no
+ * more the client is freed, before it is time to ask once more: that is done then, for the last
+ * time. */
+static inline void a_client_that_is_freed_sends_its_releases_again(void) {
+    struct slot *slot;
+    struct hand *hand;
+    struct actor *actor;
+    rlock_stats stats;
+    uint64_t commands;
+    written_begin(1, 1);
+    slot = written_slot("a", SLOT_MUTEX, 0);
+    actor = written_client(0);
+    hand = written_hand(actor, slot, RLOCK_KIND_MUTEX);
+    hand_acquire(hand, 0, 60000);
+    WRITTEN(written_held(hand, 100));
+    sim.servers[0].model->loading = true;
+    hand_release(hand);
+    for (commands = sim.servers[0].model->commands; commands == sim.servers[0].model->commands;) {
+        sim_run_until(sim.now_us + 1);
+    }
+    written_run_ms(1);
+    heal_server(&sim.servers[0]);
+    rlock_client_stats(actor->client, &stats);
+    WRITTEN(slot->there != NULL && stats.cleaning == 1);
+    actor_free(actor);
+    written_run_ms(100);
+    WRITTEN(slot->there == NULL);
+    written_end();
+}
+
 /* A command that is kept out is not executed: there is nothing to clean up behind it, however often
  * it is tried, and nothing to wait for at the end. */
 static inline void written_kept_out(rlock_kind kind, int how) {
@@ -560,6 +590,8 @@ static const struct {
     {"a key that is free at each look is taken", a_key_that_is_free_at_each_look_is_taken},
     {"a clean-up ends when every acquire was answered",
      a_clean_up_ends_when_every_acquire_was_answered},
+    {"a client that is freed sends its releases again",
+     a_client_that_is_freed_sends_its_releases_again},
     {"what is kept out leaves nothing to clean up", what_is_kept_out_leaves_nothing_to_clean_up},
     {"a Sentinel that knows nobody is told, and asked again",
      a_sentinel_that_knows_nobody_is_told_and_asked_again},
