@@ -104,9 +104,10 @@ static void *page_map(void *at, size_t size, int access, int flags, int fd, off_
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#define TIMEOUT_MS 100   /* of a command, so that a dead server is noticed soon */
-#define WATCHDOG_MS 2400 /* a third of it is shorter than each fault, the rest is longer */
-#define FAULT_MS 900     /* the length of a fault that comes and goes */
+#define TIMEOUT_MS 100    /* of a command, so that a dead server is noticed soon */
+#define PATIENCE_MS 10000 /* of a command that is answered, also on a busy machine */
+#define WATCHDOG_MS 2400  /* a third of it is shorter than each fault, the rest is longer */
+#define FAULT_MS 900      /* the length of a fault that comes and goes */
 
 static struct server server;
 

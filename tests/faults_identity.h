@@ -332,7 +332,7 @@ static void real_replica_is_not_used(void **state) {
 
     (void)state;
     tell(ask(&server, "REPLICAOF 127.0.0.1 1"));
-    o = owner_new(client_at(server.socket, RLOCK_WIRE_STRING), "k");
+    o = owner_new(client_with(server.socket, RLOCK_WIRE_STRING, PATIENCE_MS), "k");
     assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "the server is a replica"));
     tell(ask(&server, "REPLICAOF NO ONE"));

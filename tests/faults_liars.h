@@ -298,7 +298,7 @@ static void lies_answer_no_question(void **state) {
     (void)state;
     liars_start(lies, count);
     for (i = 0; i < count * 2; i++) {
-        rlock_client *client = client_at(liars[i / 2].path, RLOCK_WIRE_STRING);
+        rlock_client *client = client_with(liars[i / 2].path, RLOCK_WIRE_STRING, PATIENCE_MS);
         rlock_options options;
 
         force = i % 2 == 1;
@@ -308,7 +308,7 @@ static void lies_answer_no_question(void **state) {
         assert_int_equal(force ? rlock_force_release(client, &options, asked_about, NULL)
                                : rlock_inspect(client, &options, asked_about, NULL),
                          RLOCK_OK);
-        assert_true(kit_until(was_answered, NULL, 5000));
+        assert_true(kit_until(was_answered, NULL, 2 * PATIENCE_MS));
         assert_int_equal(asked_status, RLOCK_ERR_SERVER);
         assert_true(liars[i / 2].told > 0); /* the greeting did not fail */
         kit_reset();
@@ -398,8 +398,9 @@ static void proxy_that_closes_at_a_step_of_the_greeting_is_no_connection(void **
     o = owner_new(client_at(liars[0].path, RLOCK_WIRE_STRING), "k");
     assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_ERR_CONN);
     assert_true(liars[0].connects < 20);
-    o = owner_new(client_at(liars[1].path, RLOCK_WIRE_STRING), "k"); /* it answers: it is used */
-    assert_int_equal(owner_acquire(o, 500, 1000), RLOCK_OK);
+    /* It answers: it is used. */
+    o = owner_new(client_with(liars[1].path, RLOCK_WIRE_STRING, PATIENCE_MS), "k");
+    assert_int_equal(owner_acquire(o, PATIENCE_MS, 1000), RLOCK_OK);
 }
 
 static void server_that_closes_at_once_is_not_stormed(void **state) {
@@ -436,11 +437,11 @@ static void refusal_inside_a_script_is_told_in_every_dialect(void **state) {
 
     liars_start(lies, sizeof lies / sizeof lies[0]);
     for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        struct owner *o = owner_new(client_at(liars[i].path, wire), "taken");
+        struct owner *o = owner_new(client_with(liars[i].path, wire, PATIENCE_MS), "taken");
 
         assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_AUTH);
         assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
-        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 3000), RLOCK_ERR_AUTH);
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, PATIENCE_MS), RLOCK_ERR_AUTH);
         assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "script"));
     }
 }
@@ -456,11 +457,11 @@ static void tracking_refused_for_a_moment_is_asked_for_again(void **state) {
 
     liars_start(lies, sizeof lies / sizeof lies[0]);
     for (i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        rlock_client *client = client_at(liars[i].path, wire);
+        rlock_client *client = client_with(liars[i].path, wire, PATIENCE_MS);
         struct owner *o = owner_new(client, "taken");
 
         assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 1000, owner_told, o), RLOCK_OK);
-        assert_true(kit_until(kit_is_pushing, client, 3000));
+        assert_true(kit_until(kit_is_pushing, client, PATIENCE_MS));
         assert_int_equal(liars[i].told, 1);
     }
 }

@@ -325,7 +325,8 @@ static void full_server_is_told_with_its_words_every_time(void **state) {
     (void)state;
     connections_are_refused();
     for (i = 0; i < 20; i++) {
-        struct owner *o = owner_new(client_at(server.socket, wires[i % 2]), "k");
+        rlock_client *client = client_with(server.socket, wires[i % 2], PATIENCE_MS);
+        struct owner *o = owner_new(client, "k");
 
         assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
         assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "max number"));
@@ -432,7 +433,7 @@ static void first_connect_is_retried_until_the_server_is_there(void **state) {
 
 static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) {
     rlock_wire wire = wire_of(state);
-    rlock_client *client = client_at(server.socket, wire);
+    rlock_client *client = client_with(server.socket, wire, PATIENCE_MS);
     struct owner *tried = owner_new(client, LIST), *waited = owner_new(client, LIST);
     struct owner *renewed = owner_new(client, "a"), *watched = owner_new(client, B);
     struct owner *released = owner_new(client, C);
