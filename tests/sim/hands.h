@@ -94,8 +94,8 @@ static inline void on_renewed(rlock *lock, const rlock_event *event, void *user)
 static inline void on_released(rlock *lock, const rlock_event *event, void *user);
 static inline void on_lost(rlock *lock, const rlock_event *event, void *user);
 
-/* By when an acquire that is called now has to end. One attempt lasts for a command timeout at most,
- * and a handle that holds already waits for no more than a renewal. */
+/* By when an acquire that is called now has to end. One attempt lasts for a command timeout at
+ * most, and a handle that holds already waits for no more than a renewal. */
 static inline int64_t hand_ends_us(const struct hand *hand, int64_t wait_ms) {
     int64_t most_ms = wait_ms != 0 ? wait_ms : hand->actor->command_timeout_ms;
     return wait_ms == RLOCK_FOREVER || hand->holds ? -1 : sim.now_us + most_ms * 1005;
