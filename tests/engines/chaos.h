@@ -8,28 +8,13 @@
  * Nobody may be granted a key before the time that its last holder wrote has passed, or it was let
  * go; and fences rise. In the end nothing is left at the server, and everybody was served.
  *
- * An engine is a row of functions. Half of the processes go by way of the proxy.
+ * Included after the engine's kit. Half of the processes go by way of the proxy.
  */
 
 #ifndef TESTS_ENGINES_CHAOS_H
 #define TESTS_ENGINES_CHAOS_H
 
-#include "proxy.h"
 #include "rlock_poll.h"
-
-struct chaos_row {
-    const char *name;
-    int (*start)(char *direct, char *roundabout); /* 256 bytes each; the proxy runs as well */
-    void (*stop)(void);
-    int (*make)(rlock_store **out, const char *url);
-    void (*forget)(rlock_store *store);
-    void (*signals)(int signal_number); /* to the server, and to all of its processes */
-    int (*restarts)(useconds_t us);     /* kills it, waits, and starts it on its data */
-    void (*ends_sessions)(void);
-    long (*left)(void); /* how many holds the server has; -1: it does not say */
-};
-
-static const struct chaos_row *engine;
 
 #define PROCESSES 4
 #define KEYS 6 /* the last two are of fair locks */
@@ -157,7 +142,7 @@ static int child(int number, const char *url, uint64_t seed) {
     dice_state = seed;
     loop = rlock_poll_new();
     memset(&config, 0, sizeof config);
-    if (engine->make(&store, url) != RLOCK_OK) {
+    if (engine.makes(&store, url) != RLOCK_OK) {
         return 1;
     }
     config.store = store;
@@ -199,7 +184,7 @@ static int child(int number, const char *url, uint64_t seed) {
         rlock_free(hands[i].lock);
     }
     rlock_client_free(client);
-    engine->forget(store);
+    engine.forgets(store);
     rlock_poll_free(loop);
     return 0;
 }
@@ -216,17 +201,19 @@ static void fails(int fault, const pid_t *pids) {
     useconds_t us = 1000 * (50 + dice(1500));
     switch (fault) {
     case 1:
-        engine->signals(SIGSTOP);
+        engine.pauses();
         usleep(us);
-        engine->signals(SIGCONT);
+        engine.resumes();
         break;
     case 2:
-        if (engine->restarts(us / 4) != 0) {
+        engine.dies();
+        usleep(us / 4);
+        if (engine.comes_back() != 0) {
             fprintf(stderr, "the server does not come back\n");
             add(&shared->errors);
         }
         break;
-    case 3: engine->ends_sessions(); break;
+    case 3: engine.ends_sessions(); break;
     case 4: proxy_cuts(); break;
     case 5:
     case 6:
@@ -244,7 +231,7 @@ static void fails(int fault, const pid_t *pids) {
     }
 }
 
-static int chaos_main(const struct chaos_row *row, int argc, char **argv) {
+int main(int argc, char **argv) {
     int seconds = argc > 1 ? atoi(argv[1]) : 20, i;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)now_us();
     char direct[256], roundabout[256];
@@ -253,15 +240,17 @@ static int chaos_main(const struct chaos_row *row, int argc, char **argv) {
     pid_t pids[PROCESSES], parent = getpid();
     int64_t end_us;
     bool failed = false;
-    engine = row;
     dice_state = seed;
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (engine->start(direct, roundabout) != 0) {
-        fprintf(stderr, "no %s\n", engine->name);
-        engine->stop();
+    if (engine.starts() != 0) {
+        fprintf(stderr, "no %s\n", engine.name);
+        engine.stops();
         return 1;
     }
+    engine.starts_proxy();
+    engine.writes_url(direct, false, false);
+    engine.writes_url(roundabout, true, false);
     for (i = 0; i < PROCESSES; i++) {
         pids[i] = fork();
         if (pids[i] == 0) {
@@ -289,7 +278,7 @@ static int chaos_main(const struct chaos_row *row, int argc, char **argv) {
         least = least < 0 || get(&shared->grants[i]) < least ? get(&shared->grants[i]) : least;
     }
     for (i = 0; i < 300 && left != 0; i++) {
-        left = engine->left();
+        left = engine.left();
         usleep(10000);
     }
     for (i = 0; i < FAULTS; i++) {
@@ -303,7 +292,7 @@ static int chaos_main(const struct chaos_row *row, int argc, char **argv) {
            failed ? "; a process has failed" : "");
     kill(proxy_pid, SIGKILL);
     waitpid(proxy_pid, NULL, 0);
-    engine->stop();
+    engine.stops();
     failed = failed || left || get(&shared->overlaps) || get(&shared->falls) ||
              get(&shared->errors) || least < 10;
     printf("%s 1 - never two holders in %d s of chaos\n1..1\n", failed ? "not ok" : "ok", seconds);

@@ -3,20 +3,14 @@
  * What every store must do is in tests/engines/mariadb_suite.c.
  */
 
-#include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "documented.h"
-#include "mariadb.h"
 #include "measured.h"
-#include "proxy.h"
 
 #define malloc wish_malloc
 #define calloc wish_calloc
@@ -24,211 +18,39 @@
 #undef malloc
 #undef calloc
 
-#define TIMEOUT_MS 400
+#include "mariadb_kit.h"
 
-static struct {
-    struct server server;
-    MYSQL *hand; /* the administrator's */
-    rlock_store *stores[KIT_CLIENTS];
-    int store_count;
-    int drift_permille; /* of the clients of a test; 0 = the default */
-} g;
+#include "clients.h"
+#include "faults.h"
 
-/* --- the administrator --- */
+#define TABLE "rlock_keys"
+#define COLUMN "name"
+#define MEMBERS "rlock_members"
+#define SWEEP "SELECT rlock_sweep()"
+#define A_DAY_PASSES "UPDATE rlock_keys SET used = used - 25 * 3600 * 1000000"
+#define DOCUMENT "docs/mariadb.md"
+#define SESSION_ENDED "connection to MariaDB: "
+#define VERSION_IS(text) \
+    "CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN " text
+#include "faults_sql.h"
 
-/* Runs a statement, and returns the first column of its first row; "" if there is none. */
-static const char *sql(const char *format, ...) {
-    static char value[256];
-    char text[4096];
-    va_list ap;
-    MYSQL_RES *result;
-    MYSQL_ROW row;
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    if (g.hand == NULL || mysql_ping(g.hand) != 0) {
-        mysql_close(g.hand);
-        g.hand = mariadb_connects(&g.server, "shop");
-    }
-    value[0] = 0;
-    if (g.hand == NULL || mysql_query(g.hand, text) != 0) {
-        fprintf(stderr, "%s: %s\n", text, g.hand != NULL ? mysql_error(g.hand) : "no server");
-        return value;
-    }
-    result = mysql_store_result(g.hand);
-    row = result != NULL ? mysql_fetch_row(result) : NULL;
-    if (row != NULL && row[0] != NULL) {
-        snprintf(value, sizeof value, "%s", row[0]);
-    }
-    mysql_free_result(result);
-    return value;
+static int installs(void) {
+    return mariadb_installs(&g.server, "stores/rlock_mariadb.sql");
 }
 
-/* By the server's clock, as the functions have it. */
-#define NOW "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-
-/* Whether somebody has a key, as the server says. */
-static bool held(const char *key) {
-    return strcmp(sql("SELECT COUNT(*) FROM rlock_keys WHERE name = '%s' AND ends > " NOW, key),
-                  "1") == 0;
+static void refuses_k17(void) {
+    sql("CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON rlock_keys FOR EACH ROW "
+        "BEGIN IF NEW.name = 'k17' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; "
+        "END IF; END");
 }
 
-static int key_is_free(void *key) {
-    return !held((const char *)key);
-}
-
-/* Ends every session of those who lock. */
-static void ends_sessions(void) {
-    char ids[256];
-    char *id;
-    snprintf(ids, sizeof ids, "%s",
-             sql("SELECT GROUP_CONCAT(id) FROM information_schema.processlist WHERE user = 'app'"));
-    for (id = strtok(ids, ","); id != NULL; id = strtok(NULL, ",")) {
-        sql("KILL CONNECTION %s", id);
-    }
-}
-
-/* --- clients --- */
-
-static rlock_client *client_with(const char *url, int64_t timeout_ms, int64_t poll_ms) {
-    rlock_config config;
-    memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_mariadb_new(&g.stores[g.store_count], url, 0), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.log = kit_log;
-    config.command_timeout_ms = timeout_ms;
-    config.poll_ms = poll_ms;
-    config.drift_permille = g.drift_permille;
-    return kit_client(&config);
-}
-
-static rlock_client *client_of(const char *url) {
-    return client_with(url, TIMEOUT_MS, 0);
-}
-
-static rlock_client *client(void) {
-    return client_of(g.server.url);
-}
-
-/* By way of the proxy. */
-static rlock_client *proxied_for(int64_t timeout_ms) {
-    char url[256];
-    snprintf(url, sizeof url, "mysql://app@/shop?socket=%s/proxy", g.server.dir);
-    return client_with(url, timeout_ms, 0);
-}
-
-static rlock_client *proxied(void) {
-    return proxied_for(TIMEOUT_MS);
-}
-
-static struct owner *renewed(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.watchdog = RLOCK_WATCHDOG_ON;
-    options.fencing = true;
-    return owner_with(of, &options);
-}
-
-static int waited_ms(struct owner *o, rlock_event_kind kind, int64_t since_us) {
-    return (int)((o->at_us[kind] - since_us) / 1000);
+static void dead_one_waits(void) {
+    sql("INSERT INTO rlock_keys (name, used) VALUES ('k', " NOW ")");
+    sql("INSERT INTO rlock_members (name, number, token, sort, weight, ends, stays) "
+        "VALUES ('k', 1, 'dead:1', 'f', 1, 0, " NOW " - 1000000)");
 }
 
 /* --- the network --- */
-
-static void replies_split_at_every_byte_are_understood(void **state) {
-    rlock_client *of = proxied_for(20000);
-    struct owner *a = renewed(of, "k"), *b = renewed(client(), "k");
-    (void)state;
-    proxy->mode = SPLIT;
-    assert_int_equal(owner_acquire(a, 30000, 120000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 120000, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_renew(a, 0), RLOCK_OK);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
-    assert_int_equal(kit_stats(of).faults, 0);
-}
-
-static void server_that_is_far_away_is_waited_for(void **state) {
-    struct owner *o = renewed(proxied_for(4000), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 5000), RLOCK_OK); /* it is connected */
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    proxy->mode = DELAY_200_MS; /* each way */
-    assert_int_equal(owner_acquire(o, 10000, 5000), RLOCK_OK);
-    assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], 2000, 5000 - 400);
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-}
-
-static void black_holed_holder_is_told_by_its_deadline(void **state) {
-    struct owner *o;
-    int64_t start_us = kit_now_us();
-    (void)state;
-    g.drift_permille = 250; /* 375 ms: there is time to ask the server */
-    o = renewed(proxied(), "k");
-    assert_int_equal(owner_acquire(o, 1000, 1500), RLOCK_OK);
-    kit_run(1000);
-    proxy->mode = BLACK_HOLE;
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 1501, 2700);
-    assert_true(held("k")); /* the server has it for longer than the holder believes */
-    proxy->mode = PASS;
-    assert_true(kit_until(key_is_free, (void *)(intptr_t) "k", 3000));
-}
-
-static void black_holed_renewal_and_release_are_unknown(void **state) {
-    struct owner *a = owner_new(proxied(), "a"), *b = owner_new(proxied(), "b");
-    (void)state;
-    assert_int_equal(owner_acquire(a, 1000, 1500), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 1000, 1500), RLOCK_OK);
-    proxy->mode = BLACK_HOLE;
-    assert_int_equal(rlock_renew(a->lock, 0, owner_told, a), RLOCK_OK);
-    assert_int_equal(rlock_release(b->lock, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_wait(a, RLOCK_RENEWED, 5000), RLOCK_ERR_UNKNOWN);
-    assert_true(rlock_is_held(a->lock));
-    assert_int_equal(owner_wait(b, RLOCK_RELEASED, 5000), RLOCK_ERR_UNKNOWN);
-}
-
-/* The hold goes on over a new connection, and is cleaned up there. */
-static void connection_that_is_cut_loses_no_hold(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = renewed(of, "k"), *w = owner_new(of, "other");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 3000), RLOCK_OK);
-    proxy_cuts();
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_true(kit_until(kit_is_up, of, 2000));
-    assert_int_equal(owner_acquire(w, 2000, 3000), RLOCK_OK);
-    assert_true(rlock_is_held(o->lock));
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(kit_stats(of).lost, 0);
-}
-
-/* An acquire and a release lie in a network that holds them back until the client has gone on over
- * another connection. The session that they would reach is ended before. */
-static void what_an_old_connection_still_carries_is_not_executed(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = owner_new(of, "k"), *other = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    proxy->mode = HOLD_BACK;
-    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
-    kit_run(100); /* the proxy has it */
-    proxy_cuts(); /* the client's half alone */
-    proxy->mode = PASS;
-    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_UNKNOWN);
-    assert_true(kit_until(kit_is_clean, of, 3000)); /* long before a lease: it is sure */
-    proxy_delivers_late();
-    kit_run(300);
-    assert_false(held("k"));
-    assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
-}
 
 static int has_connected_again(void *of) {
     return kit_stats((const rlock_client *)of).connects == 2;
@@ -238,7 +60,7 @@ static int has_connected_again(void *of) {
  * writes. What it has begun it may still finish, so releases that find nothing are not the last
  * word. */
 static void session_stays(const char *account) {
-    rlock_client *of = client_with(g.server.url, 2000, 0);
+    rlock_client *of = patient(2000);
     struct owner *j = owner_new(of, "j"), *k = owner_new(of, "k");
     char path[96];
     int fd, tries = 0;
@@ -302,18 +124,6 @@ static void server_that_is_another_one_leaves_nothing_sure(void **state) {
     assert_int_equal(kit_stats(of).cleaning, 1); /* its release found nothing */
 }
 
-static void server_that_falls_silent_is_left_though_nothing_is_asked(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = owner_new(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    kit_run(5 * TIMEOUT_MS);
-    assert_true(kit_stats(of).up && kit_stats(of).connects == 1);
-    proxy->mode = BLACK_HOLE;
-    assert_true(kit_until(kit_is_down, of, 20 * TIMEOUT_MS));
-}
-
 /* The process does nothing for longer than a command timeout, and is answered meanwhile. */
 static void answer_that_came_while_the_process_slept_is_read(void **state) {
     rlock_client *of = client();
@@ -332,40 +142,6 @@ static void answer_that_came_while_the_process_slept_is_read(void **state) {
 }
 
 /* --- the server --- */
-
-static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
-    struct owner *o = renewed(client(), "k"), *w = owner_new(client(), "k");
-    int64_t start_us;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1500), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 60000, owner_told, w), RLOCK_OK);
-    kit_run(300);
-    start_us = kit_now_us();
-    server_pause(&g.server);
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 600, 1600);
-    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    server_resume(&g.server);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k"), *w = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 20000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 20000, owner_told, w), RLOCK_OK);
-    kit_run(200);
-    server_kill9(&g.server);
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_int_equal(mariadb_continue(&g.server), 0);
-    assert_true(kit_until(kit_is_up, of, 10000));
-    kit_run(200);
-    assert_true(rlock_is_held(o->lock));
-    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
 
 /* Its holds are let go as soon as it goes on, and no call waits for it. */
 static void client_is_freed_at_once_while_the_server_is_stopped(void **state) {
@@ -420,29 +196,8 @@ static void client_is_freed_in_the_middle_of_anything(void **state) {
         call_begins();
         kit_reset();
         call_ends();
-        rlock_mariadb_free(g.stores[--g.store_count]);
+        engine.forgets(made.stores[--made.store_count]);
     }
-}
-
-static void hold_whose_row_is_gone_is_told_deleted(void **state) {
-    struct owner *o = renewed(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 900), RLOCK_OK);
-    sql("DELETE FROM rlock_keys");
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-}
-
-static void session_that_an_operator_ends_loses_no_hold(void **state) {
-    rlock_client *of = client_with(g.server.url, 20000, 0); /* no heartbeat comes before */
-    struct owner *o = renewed(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    ends_sessions();
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_non_null(strstr(kit_log_text, "connection to MariaDB: "));
-    assert_true(kit_until(kit_is_up, of, 2000));
-    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 /* A statement that waits for somebody's long transaction is given up at the server too; of those
@@ -533,16 +288,6 @@ static void table_that_is_missing_is_told(void **state) {
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
 }
 
-static void functions_of_another_version_are_told(void **state) {
-    struct owner *o = owner_new(client(), "k");
-    (void)state;
-    sql("CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN 2");
-    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
-    sql("CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN 1");
-    assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
-}
-
 static void database_and_account_that_do_not_exist_are_told(void **state) {
     struct owner *o;
     (void)state;
@@ -602,19 +347,8 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        rlock_config config;
-        rlock_client *none = NULL;
-        memset(&config, 0, sizeof config);
-        config.loop = rlock_poll_loop(kit_poll);
-        config.log = kit_log;
-        kit_log_text[0] = 0;
-        assert_int_equal(rlock_mariadb_new(&store, wrong[i][0], 0), RLOCK_OK);
-        config.store = store;
-        assert_int_equal(rlock_client_new(&none, &config), RLOCK_ERR_ARG);
-        assert_non_null(strstr(kit_log_text, "the URL of MariaDB is not valid"));
+        url_is_refused(wrong[i][0], "the URL of MariaDB is not valid");
         assert_non_null(strstr(kit_log_text, wrong[i][1]));
-        assert_null(strstr(kit_log_text, "s3cret"));
-        rlock_mariadb_free(store);
     }
     assert_int_equal(rlock_mariadb_new(NULL, "x", 0), RLOCK_ERR_ARG);
     assert_int_equal(rlock_mariadb_new(&store, NULL, 0), RLOCK_ERR_ARG);
@@ -647,8 +381,8 @@ static void name_is_resolved_and_each_address_is_tried(void **state) {
     (void)state;
     snprintf(url, sizeof url, "mysql://app@two.example:%d/shop", g.server.port);
     memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_mariadb_new(&g.stores[g.store_count], url, 0), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
+    assert_int_equal(engine.makes(&made.stores[made.store_count], url), RLOCK_OK);
+    config.store = made.stores[made.store_count++];
     config.loop = rlock_poll_loop(kit_poll);
     config.loop.resolve = resolves_to_two;
     config.command_timeout_ms = TIMEOUT_MS;
@@ -674,18 +408,10 @@ static void name_is_resolved_and_each_address_is_tried(void **state) {
 static void address_that_says_nothing_is_given_up(void **state) {
     char url[200];
     struct owner *o;
-    int door = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a;
-    socklen_t len = sizeof a;
+    int port, door = silent_door(&port);
     int64_t start_us;
     (void)state;
-    memset(&a, 0, sizeof a);
-    a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(bind(door, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(door, 4), 0);
-    getsockname(door, (struct sockaddr *)&a, &len);
-    snprintf(url, sizeof url, "mysql://app@127.0.0.1:%d/shop", ntohs(a.sin_port));
+    snprintf(url, sizeof url, "mysql://app@127.0.0.1:%d/shop", port);
     start_us = kit_now_us();
     o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_CONN);
@@ -907,7 +633,7 @@ static void waiter_is_told_the_first_end_and_a_question_the_last(void **state) {
 /* Its statement is given up by the server, and not with the connection; the others go alone. */
 static void locked_row_refuses_who_waits_for_it_and_no_other_one(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
-    rlock_client *of = client_with(g.server.url, 4000, 0);
+    rlock_client *of = patient(4000);
     struct owner *o[3];
     int i, status;
     (void)state;
@@ -930,49 +656,6 @@ static void locked_row_refuses_who_waits_for_it_and_no_other_one(void **state) {
 
 /* --- kinds, and what is told --- */
 
-static void key_of_another_kind_is_left_alone(void **state) {
-    rlock_client *of = client();
-    struct owner *mutex = owner_new(of, "k"), *fair;
-    rlock_options options;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = "k";
-    options.kind = RLOCK_KIND_FAIR;
-    fair = owner_with(of, &options);
-    assert_int_equal(owner_acquire(mutex, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 0, 1000), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_renew(mutex, 0), RLOCK_OK);
-    assert_int_equal(owner_release(mutex), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_acquire(mutex, 0, 1000), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_release(fair), RLOCK_OK);
-}
-
-static void key_may_be_any_bytes_and_not_too_long(void **state) {
-    static const char bytes[] = "a\0\\b'\"\r\n\xff{}";
-    static char longest[RLOCK__MY_KEY_MAX + 2];
-    rlock_client *of = client(), *other = client();
-    rlock_options options;
-    struct owner *a, *b;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = bytes;
-    options.key_len = sizeof bytes - 1;
-    a = owner_with(of, &options);
-    b = owner_with(other, &options);
-    assert_int_equal(owner_acquire(a, 1000, 60000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 1000, owner_told, b), RLOCK_OK);
-    kit_run(200);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    memset(longest, 'x', sizeof longest - 1);
-    longest[RLOCK__MY_KEY_MAX] = 0;
-    assert_int_equal(owner_acquire(owner_new(of, longest), 1000, 1000), RLOCK_OK);
-    longest[RLOCK__MY_KEY_MAX] = 'x';
-    assert_null(owner_new(of, longest));
-    assert_non_null(strstr(kit_log_text, "at most 2,000 bytes"));
-}
-
 /* As when summer time begins: of two sessions with other time zones both see the same end. */
 static void time_zone_of_the_server_changes_nothing(void **state) {
     struct owner *a = owner_new(client(), "k"), *b;
@@ -988,10 +671,12 @@ static void time_zone_of_the_server_changes_nothing(void **state) {
 
 /* Nobody tells it, and it does not poll either: it knows when the lease ends. */
 static void waiter_asks_when_the_lease_of_the_holder_ends(void **state) {
-    struct owner *a = owner_new(client(), "k"),
-                 *b = owner_new(client_with(g.server.url, TIMEOUT_MS, 86400000), "k");
+    struct owner *a = owner_new(client(), "k"), *b;
+    rlock_store *store = NULL;
     int64_t start_us;
     (void)state;
+    assert_int_equal(engine.makes(&store, g.server.url), RLOCK_OK);
+    b = owner_new(client_on(store, TIMEOUT_MS, 86400000), "k");
     start_us = kit_now_us();
     assert_int_equal(owner_acquire(a, 1000, 700), RLOCK_OK);
     assert_int_equal(owner_acquire(b, 20000, 1000), RLOCK_OK);
@@ -999,33 +684,10 @@ static void waiter_asks_when_the_lease_of_the_holder_ends(void **state) {
     assert_int_equal(a->seen[RLOCK_LOST], 1);
 }
 
-/* Their rows are locked one after the other; one that is swept meanwhile is made anew. */
-static void keys_one_of_which_is_swept_are_all_held(void **state) {
-    static const char *const keys[] = {"a", "b"};
-    rlock_client *of = client_with(g.server.url, 5000, 0);
-    rlock_options options;
-    struct owner *o;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.keys = keys;
-    options.key_count = 2;
-    o = owner_with(of, &options);
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    sql("BEGIN");
-    sql("DELETE FROM rlock_keys WHERE name = 'b'");
-    assert_int_equal(rlock_acquire(o->lock, 5000, 60000, owner_told, o), RLOCK_OK);
-    kit_run(200);
-    assert_int_equal(o->seen[RLOCK_ACQUIRED], o->taken[RLOCK_ACQUIRED]); /* it waits for the row */
-    sql("COMMIT");
-    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(held("a") && held("b"));
-}
-
 /* Of two fair locks that are asked for in one statement the second one's row is waited for. What
  * comes to stand there meanwhile counts, though the statement has read before. */
 static void what_was_committed_while_a_statement_waited_is_seen(void **state) {
-    rlock_client *of = client_with(g.server.url, 10000, 0);
+    rlock_client *of = patient(10000);
     struct owner *o[2];
     int i;
     (void)state;
@@ -1091,7 +753,7 @@ static void statements_never_wait_for_each_other_in_a_circle(void **state) {
     int c, i;
     (void)state;
     for (c = 0; c < 2; c++) {
-        rlock_client *of = client_with(g.server.url, 10000, 0);
+        rlock_client *of = patient(10000);
         rlock_options options;
         for (i = 0; i < ALONE; i++) {
             snprintf(key, sizeof key, "k%02d", c ? ALONE - 1 - i : i);
@@ -1116,8 +778,8 @@ static void statements_never_wait_for_each_other_in_a_circle(void **state) {
 /* One client asks for the set of x and z, and for y as well; another one asks for y and z. */
 static void several_keys_and_others_never_wait_in_a_circle(void **state) {
     static const char *const set[] = {"x", "z"};
-    rlock_client *one = client_with(g.server.url, 10000, 0);
-    rlock_client *other = client_with(g.server.url, 10000, 0);
+    rlock_client *one = patient(10000);
+    rlock_client *other = patient(10000);
     struct owner *o[4];
     rlock_options options;
     char before[32];
@@ -1152,25 +814,9 @@ static void several_keys_and_others_never_wait_in_a_circle(void **state) {
     assert_string_equal(deadlocks(), before);
 }
 
-static void waiters_whose_client_died_are_forgotten(void **state) {
-    struct owner *o;
-    rlock_options options;
-    (void)state;
-    sql("INSERT INTO rlock_keys (name, used) VALUES ('k', " NOW ")");
-    sql("INSERT INTO rlock_members (name, number, token, sort, weight, ends, stays) "
-        "VALUES ('k', 1, 'dead:1', 'f', 1, 0, " NOW " - 1000000)");
-    memset(&options, 0, sizeof options);
-    options.key = "k";
-    options.kind = RLOCK_KIND_SEMAPHORE;
-    options.permits = 1;
-    o = owner_with(client(), &options);
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    assert_string_equal(sql("SELECT COUNT(*) FROM rlock_members"), "1");
-}
-
 /* One statement has made a row that was not there, and waits for another one. */
 static void key_beside_one_that_is_waited_for_is_free(void **state) {
-    rlock_client *of = client_with(g.server.url, 10000, 0);
+    rlock_client *of = patient(10000);
     struct owner *a = owner_new(of, "a"), *m = owner_new(of, "m"), *b = owner_new(client(), "b");
     (void)state;
     assert_int_equal(owner_acquire(m, 1000, 60000), RLOCK_OK);
@@ -1185,48 +831,6 @@ static void key_beside_one_that_is_waited_for_is_free(void **state) {
     sql("COMMIT");
     assert_int_equal(owner_wait(a, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_int_equal(owner_wait(m, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-/* One request of many is refused: it alone. */
-static void error_of_one_request_undoes_no_other_one(void **state) {
-    enum { OWNERS = 40 };
-    rlock_client *of = client();
-    struct owner *o[OWNERS];
-    char key[16];
-    int i;
-    (void)state;
-    sql("CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON rlock_keys FOR EACH ROW "
-        "BEGIN IF NEW.name = 'k17' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; "
-        "END IF; END");
-    for (i = 0; i < OWNERS; i++) {
-        snprintf(key, sizeof key, "k%d", i);
-        o[i] = owner_new(of, key);
-        assert_int_equal(rlock_acquire(o[i]->lock, 0, 60000, owner_told, o[i]), RLOCK_OK);
-    }
-    for (i = 0; i < OWNERS; i++) {
-        assert_int_equal(owner_wait(o[i], RLOCK_ACQUIRED, 5000),
-                         i == 17 ? RLOCK_ERR_SERVER : RLOCK_OK);
-    }
-    assert_string_equal(o[17]->text[RLOCK_ACQUIRED], "not this one");
-    sql("DROP TRIGGER refuses");
-}
-
-static void client_that_is_freed_lets_go_of_all(void **state) {
-    enum { OWNERS = 200 };
-    rlock_client *of = client();
-    char key[16];
-    int i, tries = 0;
-    (void)state;
-    for (i = 0; i < OWNERS; i++) {
-        snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(owner_acquire(owner_new(of, key), 1000, 60000), RLOCK_OK);
-    }
-    kit_reset();
-    while (tries++ < 200 &&
-           strcmp(sql("SELECT count(*) FROM rlock_keys WHERE ends > " NOW ""), "0") != 0) {
-        server_sleep_ms(10);
-    }
-    assert_true(tries < 200);
 }
 
 /* The child lets its copy of the connection alone. */
@@ -1251,176 +855,41 @@ static void forked_child_says_no_farewell(void **state) {
     assert_int_equal(kit_stats(of).connects, 1);
 }
 
-static void functions_may_be_installed_again_while_locks_are_held(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(mariadb_installs(&g.server, "stores/rlock_mariadb.sql"), 0);
-    assert_true(held("k"));
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(kit_stats(of).faults, 0);
+/* --- memory --- */
+
+static char long_x[RLOCK__MY_KEY_MAX + 1], long_y[RLOCK__MY_KEY_MAX + 1];
+
+/* Its statement has to grow for the last of the keys, y. */
+static struct owner *wishful(rlock_client *of) {
+    const char *keys[3] = {long_y, long_x, "b"};
+    rlock_options options;
+    memset(long_x, 'x', sizeof long_x - 1);
+    memset(long_y, 'y', sizeof long_y - 1);
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 3;
+    return owner_with(of, &options);
 }
 
-static void documented_query_shows_who_holds_a_mutex(void **state) {
-    const char *query = documented_query("docs/mariadb.md");
-    struct owner *o = owner_new(client(), "k");
-    (void)state;
-    assert_string_equal(sql("%s", query), "");
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_string_equal(sql("%s", query), "k");
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_string_equal(sql("%s", query), "");
+static bool wishful_is_held(void) {
+    return held("b") && held(long_x) && held(long_y);
 }
-
-static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
-    struct owner *o = owner_fenced(client(), "k");
-    uint64_t before;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    before = o->fence[RLOCK_ACQUIRED];
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_string_equal(sql("SELECT rlock_sweep()"), "0");
-    sql("UPDATE rlock_keys SET used = used - 25 * 3600 * 1000000");
-    assert_string_equal(sql("SELECT rlock_sweep()"), "1");
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    assert_true(o->fence[RLOCK_ACQUIRED] > before);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    sql("UPDATE rlock_keys SET used = used - 25 * 3600 * 1000000");
-    assert_string_equal(sql("SELECT rlock_sweep()"), "0"); /* it is held */
-}
-
-static void forgets(void) {
-    sql("DELETE FROM rlock_keys");
-    sql("DELETE FROM rlock_members");
-}
-
-static void every_failing_allocation_is_survived(void **state) {
-    static char x[RLOCK__MY_KEY_MAX + 1], y[RLOCK__MY_KEY_MAX + 1];
-    const char *keys[3] = {y, x, "b"}; /* the statement has to grow for the last of them, y */
-    bool refused = true;
-    int n;
-    (void)state;
-    memset(x, 'x', sizeof x - 1);
-    memset(y, 'y', sizeof y - 1);
-    for (n = 1; refused && n < 100; n++) {
-        rlock_config config;
-        rlock_client *of = NULL;
-        rlock_store *store = NULL;
-        rlock_options options;
-        wishes = 0;
-        refused_wish = n;
-        memset(&config, 0, sizeof config);
-        config.loop = rlock_poll_loop(kit_poll);
-        config.log = kit_log;
-        config.command_timeout_ms = TIMEOUT_MS;
-        if (rlock_mariadb_new(&store, g.server.url, 0) == RLOCK_OK) {
-            config.store = store;
-            of = rlock_client_new(&of, &config) == RLOCK_OK ? of : NULL;
-        }
-        if (of != NULL) {
-            struct owner *o;
-            int status;
-            memset(&options, 0, sizeof options);
-            options.keys = keys;
-            options.key_count = 3;
-            o = owner_with(of, &options);
-            status = owner_acquire(o, 2000, 60000);
-            refused = wishes >= refused_wish;
-            assert_true(status == RLOCK_OK ||
-                        (refused && (status == RLOCK_ERR_NOMEM || status == RLOCK_ERR_CONN ||
-                                     status == RLOCK_ERR_UNKNOWN)));
-            if (status != RLOCK_OK) { /* it goes on when there is memory again */
-                assert_int_equal(owner_acquire(o, 5000, 60000), RLOCK_OK);
-            }
-            assert_true(held("b") && held(x) && held(y));
-            kit_owner_count = 0;
-            rlock_free(o->lock);
-            rlock_client_free(of);
-        }
-        refused_wish = 0;
-        rlock_mariadb_free(store);
-        forgets();
-    }
-    assert_in_range(n, 6, 99); /* the store, two in open, two for statements, and one without */
-}
-
-/* --- the group --- */
-
-static int group_begins(void **state) {
-    char from[160];
-    (void)state;
-    if (kit_open() != 0 || mariadb_start(&g.server) != 0 ||
-        mariadb_installs(&g.server, "stores/rlock_mariadb.sql") != 0) {
-        return -1;
-    }
-    g.hand = mariadb_connects(&g.server, "shop");
-    snprintf(from, sizeof from, "%s/proxy", g.server.dir);
-    proxy_starts(from, g.server.socket);
-    return g.hand != NULL ? 0 : -1;
-}
-
-static int group_ends(void **state) {
-    (void)state;
-    if (proxy_pid > 0) {
-        kill(proxy_pid, SIGKILL);
-        waitpid(proxy_pid, NULL, 0);
-    }
-    mysql_close(g.hand);
-    kit_close();
-    server_stop(&g.server);
-    return 0;
-}
-
-static int test_begins(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    g.drift_permille = 0;
-    forgets();
-    return 0;
-}
-
-static int test_ends(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    call_begins();
-    kit_reset();
-    call_ends();
-    while (g.store_count > 0) {
-        rlock_mariadb_free(g.stores[--g.store_count]);
-    }
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        TEST(replies_split_at_every_byte_are_understood),
-        TEST(server_that_is_far_away_is_waited_for),
-        TEST(black_holed_holder_is_told_by_its_deadline),
-        TEST(black_holed_renewal_and_release_are_unknown),
-        TEST(connection_that_is_cut_loses_no_hold),
-        TEST(what_an_old_connection_still_carries_is_not_executed),
+        FAULTS,
+        FAULTS_SQL,
         TEST(session_that_does_not_end_leaves_nothing_sure),
         TEST(session_that_may_not_be_ended_leaves_nothing_sure),
         TEST(server_that_is_another_one_leaves_nothing_sure),
-        TEST(server_that_falls_silent_is_left_though_nothing_is_asked),
         TEST(answer_that_came_while_the_process_slept_is_read),
-        TEST(stopped_server_ends_no_hold_early_and_none_late),
-        TEST(server_that_is_killed_and_comes_back_has_the_holds),
         TEST(client_is_freed_at_once_while_the_server_is_stopped),
         TEST(client_is_freed_in_the_middle_of_anything),
-        TEST(hold_whose_row_is_gone_is_told_deleted),
-        TEST(session_that_an_operator_ends_loses_no_hold),
         TEST(locked_row_is_waited_for_no_longer_than_a_command),
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
         TEST(table_that_is_missing_is_told),
-        TEST(functions_of_another_version_are_told),
         TEST(database_and_account_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
         TEST(account_without_the_right_is_told),
@@ -1437,28 +906,18 @@ int main(int argc, char **argv) {
         TEST(who_asks_for_more_than_there_is_holds_up_nobody),
         TEST(waiter_is_told_the_first_end_and_a_question_the_last),
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
-        TEST(key_of_another_kind_is_left_alone),
-        TEST(key_may_be_any_bytes_and_not_too_long),
         TEST(time_zone_of_the_server_changes_nothing),
         TEST(waiter_asks_when_the_lease_of_the_holder_ends),
-        TEST(keys_one_of_which_is_swept_are_all_held),
         TEST(what_was_committed_while_a_statement_waited_is_seen),
         TEST(statements_never_wait_for_each_other_in_a_circle),
         TEST(several_keys_and_others_never_wait_in_a_circle),
         TEST(key_beside_one_that_is_waited_for_is_free),
-        TEST(waiters_whose_client_died_are_forgotten),
-        TEST(error_of_one_request_undoes_no_other_one),
-        TEST(client_that_is_freed_lets_go_of_all),
         TEST(forked_child_says_no_farewell),
-        TEST(functions_may_be_installed_again_while_locks_are_held),
-        TEST(documented_query_shows_who_holds_a_mutex),
-        TEST(rows_that_nobody_used_for_a_day_are_swept),
-        TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("mariadb", tests, group_begins, group_ends);
+    return cmocka_run_group_tests_name("mariadb", tests, engine_begins, engine_ends);
 }

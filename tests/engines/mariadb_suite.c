@@ -1,76 +1,10 @@
-/* mariadb_suite.c - what every store must do, on MariaDB and on each loop: tests/store.h
+/* mariadb_suite.c - what every store must do, on MariaDB and on each loop: suite.h
  */
 
 #define RLOCK_IMPLEMENTATION
 #include "virtual.h"
 
 #include "../../stores/rlock_mariadb.h"
-#include "loops.h"
-#include "mariadb.h"
-#include "rlock_elect.h"
-#include "store.h"
+#include "mariadb_kit.h"
 
-/* --- the world --- */
-
-static struct {
-    struct server server;
-    MYSQL *hand; /* the administrator's */
-    rlock_store *store;
-    size_t live; /* blocks, before a test */
-} g;
-
-static void begins(rlock_config *config) {
-    IS(mariadb_does(g.hand, "DELETE FROM rlock_keys; DELETE FROM rlock_members"), 0);
-    g.live = virtual_memory.live;
-    loop = loop_kind->make();
-    assert_non_null(loop);
-    config->loop = loop_kind->hooks(loop);
-    IS(rlock_mariadb_new(&g.store, g.server.url, 0), RLOCK_OK);
-    config->store = g.store;
-}
-
-static void ends_all(void) {
-    rlock_mariadb_free(g.store);
-    loop_kind->end(loop);
-    IS(virtual_memory.live, g.live);
-}
-
-static const struct store_row mariadb = {"mariadb",  begins, ends_all, loop_passes,
-                                         loop_clock, true,   true};
-
-static int group_begins(void **state) {
-    (void)state;
-    row = &mariadb;
-    polled = true;
-    if (mariadb_start(&g.server) != 0 ||
-        mariadb_installs(&g.server, "stores/rlock_mariadb.sql") != 0) {
-        return -1;
-    }
-    g.hand = mariadb_connects(&g.server, "shop");
-    return g.hand != NULL ? 0 : -1;
-}
-
-static int group_ends(void **state) {
-    (void)state;
-    mysql_close(g.hand);
-    server_stop(&g.server);
-    return 0;
-}
-
-/* With one argument, the tests of that name; with another one, on this loop alone. */
-int main(int argc, char **argv) {
-    static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS};
-    size_t i;
-    int failed = 0;
-    signal(SIGPIPE, SIG_IGN);
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
-    for (i = 0; i < sizeof loops / sizeof loops[0]; i++) {
-        loop_kind = &loops[i];
-        if (argc < 3 || strcmp(argv[2], loops[i].name) == 0) {
-            failed += cmocka_run_group_tests_name(loops[i].name, of_all, group_begins, group_ends);
-        }
-    }
-    return failed;
-}
+#include "suite.h"

@@ -3,20 +3,14 @@
  * What every store must do is in tests/engines/postgres_suite.c.
  */
 
-#include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "documented.h"
 #include "measured.h"
-#include "postgres.h"
-#include "proxy.h"
 
 #define malloc wish_malloc
 #define calloc wish_calloc
@@ -26,22 +20,36 @@
 
 #include "postgres_kit.h"
 
-/* --- clients --- */
+#include "clients.h"
+#include "faults.h"
 
-/* By way of the proxy: a unix socket of the same name in another folder. */
-static rlock_client *proxied_for(int64_t timeout_ms) {
-    char url[256];
-    snprintf(url, sizeof url, "host=%s/proxy port=%d user=me dbname=postgres", g.server.dir,
-             g.server.port);
-    return client_of(url, 0, timeout_ms);
+#define TABLE "rlock.keys"
+#define COLUMN "key"
+#define MEMBERS "rlock.members"
+#define SWEEP "SELECT rlock.sweep()"
+#define A_DAY_PASSES "UPDATE rlock.keys SET used = used - interval '25 hours'"
+#define DOCUMENT "docs/postgresql.md"
+#define SESSION_ENDED "terminating connection"
+#define VERSION_IS(text)                                                                \
+    "CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS " \
+    "'SELECT " text "'"
+#include "faults_sql.h"
+
+static int installs(void) {
+    return postgres_installs(&g.server, "stores/rlock_postgres.sql");
 }
 
-static rlock_client *proxied(void) {
-    return proxied_for(TIMEOUT_MS);
+static void refuses_k17(void) {
+    sql("CREATE OR REPLACE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'not this one'; END $$");
+    sql("CREATE TRIGGER refuses BEFORE INSERT OR UPDATE ON rlock.keys FOR EACH ROW WHEN (NEW.key = "
+        "'k17') EXECUTE FUNCTION refuses()");
 }
 
-static int key_is_free(void *key) {
-    return !held((const char *)key);
+static void dead_one_waits(void) {
+    sql("INSERT INTO rlock.keys (key) VALUES ('k')");
+    sql("INSERT INTO rlock.members (key, token, sort, weight, stays) "
+        "VALUES ('k', 'dead:1', 'f', 1, clock_timestamp() - interval '1 s')");
 }
 
 /* Tries for one key, or two. */
@@ -62,106 +70,10 @@ static struct owner *wished(rlock_client *of, const char *key, const char *more)
 
 /* --- the network --- */
 
-static void replies_split_at_every_byte_are_understood(void **state) {
-    rlock_client *of = proxied_for(20000);
-    struct owner *a = renewed(of, "k"), *b = renewed(client(), "k");
-    (void)state;
-    proxy->mode = SPLIT;
-    assert_int_equal(owner_acquire(a, 30000, 120000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 120000, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_renew(a, 0), RLOCK_OK);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
-    assert_int_equal(kit_stats(of).faults, 0);
-}
-
-static void server_that_is_far_away_is_waited_for(void **state) {
-    struct owner *o = renewed(proxied_for(4000), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 5000), RLOCK_OK); /* it is connected */
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    proxy->mode = DELAY_200_MS; /* each way */
-    assert_int_equal(owner_acquire(o, 10000, 5000), RLOCK_OK);
-    assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], 2000, 5000 - 400);
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-}
-
-static void black_holed_holder_is_told_by_its_deadline(void **state) {
-    struct owner *o = renewed(proxied(), "k");
-    int64_t start_us, wall_us, ends_us;
-    struct timespec wall;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1500), RLOCK_OK);
-    start_us = kit_now_us();
-    kit_run(1000);
-    proxy->mode = BLACK_HOLE;
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 1501, 4000);
-    clock_gettime(CLOCK_REALTIME, &wall); /* the server's clock */
-    wall_us = (int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000 - kit_now_us();
-    ends_us = atoll(sql("SELECT (extract(epoch FROM ends) * 1000000)::bigint FROM rlock.keys"));
-    assert_true(ends_us > o->at_us[RLOCK_LOST] + wall_us); /* later than the holder believes */
-    proxy->mode = PASS;
-    assert_true(kit_until(key_is_free, (void *)(intptr_t) "k", 3000));
-}
-
-static void black_holed_renewal_and_release_are_unknown(void **state) {
-    struct owner *a = owner_new(proxied(), "a"), *b = owner_new(proxied(), "b");
-    (void)state;
-    assert_int_equal(owner_acquire(a, 1000, 1500), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 1000, 1500), RLOCK_OK);
-    proxy->mode = BLACK_HOLE;
-    assert_int_equal(rlock_renew(a->lock, 0, owner_told, a), RLOCK_OK);
-    assert_int_equal(rlock_release(b->lock, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_wait(a, RLOCK_RENEWED, 5000), RLOCK_ERR_UNKNOWN);
-    assert_true(rlock_is_held(a->lock));
-    assert_int_equal(owner_wait(b, RLOCK_RELEASED, 5000), RLOCK_ERR_UNKNOWN);
-}
-
-/* The hold goes on over a new connection, and is cleaned up there. */
-static void connection_that_is_cut_loses_no_hold(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = renewed(of, "k"), *w = owner_new(of, "other");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 3000), RLOCK_OK);
-    proxy_cuts();
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_true(kit_until(kit_is_up, of, 2000));
-    assert_int_equal(owner_acquire(w, 2000, 3000), RLOCK_OK);
-    assert_true(rlock_is_held(o->lock));
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(kit_stats(of).lost, 0);
-}
-
-/* An acquire and a release lie in a network that holds them back until the client has gone on over
- * another connection. The session that they would reach is ended before. */
-static void what_an_old_connection_still_carries_is_not_executed(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = owner_new(of, "k"), *other = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    proxy->mode = HOLD_BACK;
-    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
-    kit_run(100); /* the proxy has it */
-    proxy_cuts(); /* the client's half alone */
-    proxy->mode = PASS;
-    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_UNKNOWN);
-    assert_true(kit_until(kit_is_clean, of, 3000)); /* long before a lease: it is sure */
-    proxy_delivers_late();
-    kit_run(300);
-    assert_false(held("k"));
-    assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
-}
-
 /* The acquire waits for a row, and its session is stopped there: it does not end when it is told.
  * So nobody knows whether it goes on. */
 static void session_that_does_not_end_leaves_nothing_sure(void **state) {
-    rlock_client *of = client_of(g.server.url, 0, 2000);
+    rlock_client *of = patient(2000);
     struct owner *o = owner_new(of, "k");
     int pid = 0, tries = 0;
     (void)state;
@@ -183,75 +95,7 @@ static void session_that_does_not_end_leaves_nothing_sure(void **state) {
     assert_int_equal(kit_stats(of).cleaning, 1); /* its release found nothing */
 }
 
-static void server_that_falls_silent_is_left_though_nothing_is_asked(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = owner_new(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    kit_run(5 * TIMEOUT_MS);
-    assert_true(kit_stats(of).up && kit_stats(of).connects == 1);
-    proxy->mode = BLACK_HOLE;
-    assert_true(kit_until(kit_is_down, of, 20 * TIMEOUT_MS));
-}
-
 /* --- the server --- */
-
-static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
-    struct owner *o = renewed(client(), "k"), *w = owner_new(client(), "k");
-    int64_t start_us;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1500), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 60000, owner_told, w), RLOCK_OK);
-    kit_run(300);
-    start_us = kit_now_us();
-    postgres_signals(&g.server, SIGSTOP);
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 600, 1600);
-    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    postgres_signals(&g.server, SIGCONT);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k"), *w = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 8000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 8000, owner_told, w), RLOCK_OK);
-    kit_run(200);
-    postgres_dies(&g.server);
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_int_equal(postgres_continue(&g.server), 0);
-    assert_true(kit_until(kit_is_up, of, 5000));
-    kit_run(200);
-    assert_true(rlock_is_held(o->lock));
-    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-}
-
-static void hold_whose_row_is_gone_is_told_deleted(void **state) {
-    struct owner *o = renewed(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 900), RLOCK_OK);
-    sql("DELETE FROM rlock.keys");
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-}
-
-static void session_that_an_operator_ends_loses_no_hold(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 3000), RLOCK_OK);
-    sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = "
-        "'rlock'");
-    assert_true(kit_until(kit_is_down, of, 2000));
-    assert_non_null(strstr(kit_log_text, "terminating connection"));
-    assert_true(kit_until(kit_is_up, of, 2000));
-    assert_int_equal(owner_release(o), RLOCK_OK);
-}
 
 /* A statement that waits for somebody's long transaction is given up at the server too. */
 static void locked_table_is_waited_for_no_longer_than_a_command(void **state) {
@@ -289,8 +133,7 @@ static void server_that_becomes_read_only_is_left_and_tried_again(void **state) 
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "read-only"));
     snprintf(url, sizeof url, "%s%ctarget_session_attrs=any", g.server.url,
              strchr(g.server.url, '?') ? '&' : '?');
-    any =
-        client_of(url, 0, TIMEOUT_MS); /* it is not connected to again and again as if it served */
+    any = client_of(url); /* it is not connected to again and again as if it served */
     assert_int_equal(owner_acquire(owner_new(any, "k"), 300, 60000), RLOCK_ERR_CONN);
     assert_int_equal(kit_stats(any).connects, 0);
     sql("SET default_transaction_read_only = off");
@@ -359,22 +202,10 @@ static void database_without_the_functions_is_told(void **state) {
     (void)state;
     sql("CREATE DATABASE empty");
     snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/empty", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_string_equal(o->text[RLOCK_ACQUIRED],
                         "rlock_postgres.sql is not installed in this database");
-}
-
-static void functions_of_another_version_are_told(void **state) {
-    struct owner *o = owner_new(client(), "k");
-    (void)state;
-    sql("CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT "
-        "2'");
-    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
-    sql("CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT "
-        "1'");
-    assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
 }
 
 static void database_and_role_that_do_not_exist_are_told(void **state) {
@@ -382,11 +213,11 @@ static void database_and_role_that_do_not_exist_are_told(void **state) {
     struct owner *o;
     (void)state;
     snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/nowhere", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_string_equal(o->text[RLOCK_ACQUIRED], "database \"nowhere\" does not exist");
     snprintf(url, sizeof url, "postgres://nobody@127.0.0.1:%d/postgres", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_string_equal(o->text[RLOCK_ACQUIRED], "role \"nobody\" does not exist");
 }
@@ -398,12 +229,12 @@ static void wrong_password_is_told_and_not_shown(void **state) {
     sql("CREATE ROLE careful LOGIN PASSWORD 'right'; GRANT rlock_user TO careful");
     snprintf(url, sizeof url, "postgres://careful:wr0ng@127.0.0.1:%d/postgres?application_name=x",
              g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_for(url, 2000), "k");
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "password authentication failed"));
     assert_null(strstr(kit_log_text, "wr0ng"));
     snprintf(url, sizeof url, "postgres://careful:right@127.0.0.1:%d/postgres", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_for(url, 2000), "k");
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK); /* rlock_user is all that it needs */
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
@@ -414,7 +245,7 @@ static void role_without_the_right_is_told(void **state) {
     (void)state;
     sql("CREATE ROLE stranger LOGIN");
     snprintf(url, sizeof url, "postgres://stranger@127.0.0.1:%d/postgres", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "permission denied"));
 }
@@ -449,7 +280,7 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
         if (status == RLOCK_OK) { /* libpq checks a port when it connects */
             struct owner *o = owner_new(none, "k");
             kit_clients[kit_client_count++] = none;
-            g.stores[g.store_count++] = store;
+            made.stores[made.store_count++] = store;
             assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_CONN);
             assert_true(o->text[RLOCK_ACQUIRED][0] != 0);
         } else {
@@ -460,37 +291,29 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
         assert_null(strstr(kit_log_text, "s3cret"));
     }
     assert_int_equal(rlock_postgres_new(NULL, "x", 0), RLOCK_ERR_ARG);
-    assert_int_equal(rlock_postgres_new(&g.stores[0], NULL, 0), RLOCK_ERR_ARG);
-    assert_int_equal(rlock_postgres_new(&g.stores[0], "x", 8), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_postgres_new(&made.stores[0], NULL, 0), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_postgres_new(&made.stores[0], "x", 8), RLOCK_ERR_ARG);
     rlock_postgres_free(NULL);
 }
 
 static void name_is_resolved_and_each_host_is_tried(void **state) {
     char url[200];
     struct owner *o;
-    int door = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a;
-    socklen_t len = sizeof a;
+    int port, door = silent_door(&port);
     int64_t start_us = kit_now_us();
     (void)state;
     snprintf(url, sizeof url, "postgres://me@localhost:%d/postgres", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k");
+    o = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
     snprintf(url, sizeof url, "postgres://me@127.0.0.1:1,localhost:%d/postgres", g.server.port);
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k"); /* nobody listens at the first */
+    o = owner_new(client_of(url), "k"); /* nobody listens at the first */
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    memset(&a, 0, sizeof a);
-    a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(bind(door, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(door, 4), 0);
-    getsockname(door, (struct sockaddr *)&a, &len);
-    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d,127.0.0.1:%d/postgres", ntohs(a.sin_port),
+    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d,127.0.0.1:%d/postgres", port,
              g.server.port);
     start_us = kit_now_us();
-    o = owner_new(client_of(url, 0, TIMEOUT_MS), "k"); /* the first one says nothing */
+    o = owner_new(client_of(url), "k"); /* the first one says nothing */
     assert_int_equal(owner_acquire(o, 10 * TIMEOUT_MS, 1000), RLOCK_OK);
     assert_in_range(waited_ms(o, RLOCK_ACQUIRED, start_us), TIMEOUT_MS, 10 * TIMEOUT_MS);
     close(door);
@@ -588,72 +411,6 @@ static void fences_rise_by_the_row_where_the_clock_is_behind(void **state) {
 
 /* --- kinds, and what is told --- */
 
-static void key_of_another_kind_is_left_alone(void **state) {
-    rlock_client *of = client();
-    struct owner *mutex = owner_new(of, "k"), *fair;
-    rlock_options options;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = "k";
-    options.kind = RLOCK_KIND_FAIR;
-    fair = owner_with(of, &options);
-    assert_int_equal(owner_acquire(mutex, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 0, 1000), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_renew(mutex, 0), RLOCK_OK);
-    assert_int_equal(owner_release(mutex), RLOCK_OK);
-    assert_int_equal(owner_acquire(fair, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_acquire(mutex, 0, 1000), RLOCK_ERR_WRONG_TYPE);
-    assert_int_equal(owner_release(fair), RLOCK_OK);
-}
-
-static void key_may_be_any_bytes_and_not_too_long(void **state) {
-    static const char bytes[] = "a\0\\b'\"\r\n\xff{}";
-    static char longest[RLOCK__PG_KEY_MAX + 2];
-    rlock_client *of = client(), *other = client();
-    rlock_options options;
-    struct owner *a, *b;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = bytes;
-    options.key_len = sizeof bytes - 1;
-    a = owner_with(of, &options);
-    b = owner_with(other, &options);
-    assert_int_equal(owner_acquire(a, 1000, 60000), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 1000, owner_told, b), RLOCK_OK);
-    kit_run(200);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 1000), RLOCK_OK); /* it was notified */
-    memset(longest, 'x', sizeof longest - 1);
-    longest[RLOCK__PG_KEY_MAX] = 0;
-    assert_int_equal(owner_acquire(owner_new(of, longest), 1000, 1000), RLOCK_OK);
-    longest[RLOCK__PG_KEY_MAX] = 'x';
-    assert_null(owner_new(of, longest));
-    assert_non_null(strstr(kit_log_text, "at most 2,000 bytes"));
-}
-
-/* A release tells the waiter of another client, or it would sleep until the end of the lease. */
-static void waiter_is_told_soon(void **state) {
-    enum { ROUNDS = 21 };
-    struct owner *a = owner_new(client(), "k"), *b = owner_new(client(), "k");
-    int64_t told_us[ROUNDS], start_us;
-    int i;
-    (void)state;
-    for (i = 0; i < ROUNDS; i++) {
-        assert_int_equal(owner_acquire(a, 1000, 60000), RLOCK_OK);
-        assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 60000, owner_told, b), RLOCK_OK);
-        kit_run(20);
-        start_us = kit_now_us();
-        assert_int_equal(rlock_release(a->lock, owner_told, a), RLOCK_OK);
-        assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_int_equal(owner_wait(a, RLOCK_RELEASED, 5000), RLOCK_OK);
-        told_us[i] = b->at_us[RLOCK_ACQUIRED] - start_us;
-        assert_int_equal(owner_release(b), RLOCK_OK);
-    }
-    printf("# from a release to the grant of another client's waiter: %.2f ms\n",
-           (double)kit_median(told_us, ROUNDS) / 1000);
-    assert_true(kit_median(told_us, ROUNDS) < 200000); /* 20 ms are promised */
-}
-
 static int notices(void) {
     PGnotify *notify;
     int count = 0;
@@ -697,11 +454,6 @@ static void release_notifies_where_somebody_waits_alone(void **state) {
     sql("UNLISTEN *");
 }
 
-static void told(rlock_client *of, const rlock_info *info, void *user) {
-    (void)of;
-    *(int *)user = info->status == RLOCK_OK ? (int)info->holders : -1;
-}
-
 /* The two keys have one channel, which is listened to already when the second one is waited for. */
 static void waiter_of_another_key_of_the_same_channel_is_told_too(void **state) {
     rlock_client *holds = client(), *waits = client();
@@ -718,74 +470,15 @@ static void waiter_of_another_key_of_the_same_channel_is_told_too(void **state) 
     }
 }
 
-/* Their rows are locked one after the other; one that is swept meanwhile is made anew. */
-static void keys_one_of_which_is_swept_are_all_held(void **state) {
-    static const char *const keys[] = {"a", "b"};
-    rlock_client *of = client_of(g.server.url, 0, 5000);
-    rlock_options options;
-    struct owner *o;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.keys = keys;
-    options.key_count = 2;
-    o = owner_with(of, &options);
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    sql("BEGIN");
-    sql("DELETE FROM rlock.keys WHERE key = 'b'");
-    assert_int_equal(rlock_acquire(o->lock, 5000, 60000, owner_told, o), RLOCK_OK);
-    kit_run(200);
-    assert_int_equal(o->seen[RLOCK_ACQUIRED], o->taken[RLOCK_ACQUIRED]); /* it waits for the row */
-    sql("COMMIT");
-    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(held("a") && held("b"));
-}
-
-static void waiters_whose_client_died_are_forgotten(void **state) {
-    struct owner *o;
-    rlock_options options;
-    (void)state;
-    sql("INSERT INTO rlock.keys (key) VALUES ('k')");
-    sql("INSERT INTO rlock.members (key, token, sort, weight, stays) "
-        "VALUES ('k', 'dead:1', 'f', 1, clock_timestamp() - interval '1 s')");
-    memset(&options, 0, sizeof options);
-    options.key = "k";
-    options.kind = RLOCK_KIND_SEMAPHORE;
-    options.permits = 1;
-    o = owner_with(client(), &options);
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    assert_string_equal(sql("SELECT count(*) FROM rlock.members"), "1");
-}
-
-static int is_told(void *forced) {
-    return *(int *)forced != -2;
-}
-
-/* Also where the client that takes it away is the holder's own. */
-static void hold_that_is_taken_away_by_force_is_told_at_once(void **state) {
-    rlock_client *of = client(), *other = client();
-    struct owner *o = owner_new(of, "k");
-    int i;
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_options options;
-        int forced = -2;
-        memset(&options, 0, sizeof options);
-        options.key = "k";
-        assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-        kit_run(300); /* it is watched */
-        assert_int_equal(rlock_force_release(i ? other : of, &options, told, &forced), RLOCK_OK);
-        assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-        assert_true(kit_until(is_told, &forced, 2000));
-        assert_int_equal(forced, 1);
-    }
+static rlock_client *pooled(void) {
+    rlock_store *store = NULL;
+    assert_int_equal(rlock_postgres_new(&store, g.server.url, RLOCK_POSTGRES_POOLER), RLOCK_OK);
+    return client_on(store, TIMEOUT_MS, 0);
 }
 
 static void behind_a_pooler_waiters_poll(void **state) {
-    rlock_client *of = client_of(g.server.url, RLOCK_POSTGRES_POOLER, TIMEOUT_MS);
-    struct owner *a = owner_new(of, "k"),
-                 *b = owner_new(client_of(g.server.url, RLOCK_POSTGRES_POOLER, TIMEOUT_MS), "k");
+    rlock_client *of = pooled();
+    struct owner *a = owner_new(of, "k"), *b = owner_new(pooled(), "k");
     (void)state;
     assert_int_equal(owner_acquire(a, 1000, 60000), RLOCK_OK);
     assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 60000, owner_told, b), RLOCK_OK);
@@ -797,34 +490,6 @@ static void behind_a_pooler_waiters_poll(void **state) {
     assert_int_equal(owner_release(a), RLOCK_OK);
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_int_equal(owner_release(b), RLOCK_OK);
-}
-
-/* One request of many is refused: it alone. */
-static void error_of_one_request_undoes_no_other_one(void **state) {
-    enum { OWNERS = 40 };
-    rlock_client *of = client();
-    struct owner *o[OWNERS];
-    char key[16];
-    int i;
-    (void)state;
-    sql("CREATE OR REPLACE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'not this one'; END $$");
-    sql("CREATE TRIGGER refuses BEFORE INSERT OR UPDATE ON rlock.keys FOR EACH ROW WHEN (NEW.key = "
-        "'k17') "
-        "EXECUTE FUNCTION refuses()");
-    for (i = 0; i < OWNERS; i++) {
-        snprintf(key, sizeof key, "k%d", i);
-        o[i] = owner_new(of, key);
-        assert_int_equal(rlock_acquire(o[i]->lock, 0, 60000, owner_told, o[i]), RLOCK_OK);
-    }
-    for (i = 0; i < OWNERS; i++) {
-        assert_int_equal(owner_wait(o[i], RLOCK_ACQUIRED, 5000),
-                         i == 17 ? RLOCK_ERR_SERVER : RLOCK_OK);
-        snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(held(key), i != 17);
-    }
-    assert_string_equal(o[17]->text[RLOCK_ACQUIRED], "not this one");
-    sql("DROP TRIGGER refuses ON rlock.keys");
 }
 
 static void error_of_the_commit_is_unknown_and_cleaned_up(void **state) {
@@ -848,7 +513,7 @@ static void error_of_the_commit_is_unknown_and_cleaned_up(void **state) {
 /* Somebody's transaction has the row of one key. */
 static void locked_row_refuses_who_waits_for_it_and_no_other_one(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
-    rlock_client *of = client_of(g.server.url, 0, 2000);
+    rlock_client *of = patient(2000);
     struct owner *o[3];
     int i;
     (void)state;
@@ -890,7 +555,7 @@ static void rows_are_locked_in_one_order(void **state) {
     int i;
     (void)state;
     for (i = 0; i < 2; i++) {
-        clients[i] = client_of(g.server.url, 0, 5000);
+        clients[i] = patient(5000);
         assert_int_equal(owner_acquire(owner_new(clients[i], i ? "one" : "two"), 1000, 1000),
                          RLOCK_OK); /* it is connected */
     }
@@ -920,31 +585,11 @@ static void rows_are_locked_in_one_order(void **state) {
     sql("DROP TRIGGER dawdles ON rlock.keys");
 }
 
-static void client_that_is_freed_lets_go_of_all(void **state) {
-    enum { OWNERS = 200 };
-    rlock_client *of = client();
-    char key[16];
-    int i, tries = 0;
-    (void)state;
-    for (i = 0; i < OWNERS; i++) {
-        snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(owner_acquire(owner_new(of, key), 1000, 60000), RLOCK_OK);
-    }
-    kit_reset();
-    while (tries++ < 200 &&
-           strcmp(sql("SELECT count(*) FROM rlock.keys WHERE ends > clock_timestamp()"), "0") !=
-               0) {
-        server_sleep_ms(10);
-    }
-    assert_true(tries < 200);
-}
-
 /* Nobody reads the answer any more: the server does not end for that. */
 static void farewell_that_takes_long_is_executed_all_the_same(void **state) {
     int tries = 0;
     (void)state;
-    assert_int_equal(owner_acquire(owner_new(client_of(g.server.url, 0, 5000), "k"), 1000, 60000),
-                     RLOCK_OK);
+    assert_int_equal(owner_acquire(owner_new(patient(5000), "k"), 1000, 60000), RLOCK_OK);
     sql("CREATE OR REPLACE FUNCTION dawdles() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$");
     sql("CREATE TRIGGER dawdles BEFORE UPDATE ON rlock.keys FOR EACH ROW EXECUTE FUNCTION "
@@ -956,173 +601,38 @@ static void farewell_that_takes_long_is_executed_all_the_same(void **state) {
     assert_false(held("k"));
 }
 
-static void functions_may_be_installed_again_while_locks_are_held(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_int_equal(postgres_installs(&g.server, "stores/rlock_postgres.sql"), 0);
-    assert_true(held("k"));
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_int_equal(kit_stats(of).faults, 0);
+/* --- memory --- */
+
+static struct owner *wishful(rlock_client *of) {
+    static const char *const keys[] = {"a", "b"};
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 2;
+    return owner_with(of, &options);
 }
 
-static void documented_query_shows_who_holds_a_mutex(void **state) {
-    const char *query = documented_query("docs/postgresql.md");
-    struct owner *o = owner_new(client(), "k");
-    (void)state;
-    assert_string_equal(sql("%s", query), "");
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_string_equal(sql("%s", query), "k");
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_string_equal(sql("%s", query), "");
+static bool wishful_is_held(void) {
+    return held("a") && held("b");
 }
-
-static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
-    struct owner *o = owner_fenced(client(), "k");
-    uint64_t before;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    before = o->fence[RLOCK_ACQUIRED];
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    assert_string_equal(sql("SELECT rlock.sweep()"), "0");
-    sql("UPDATE rlock.keys SET used = used - interval '25 hours'");
-    assert_string_equal(sql("SELECT rlock.sweep()"), "1");
-    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_true(o->fence[RLOCK_ACQUIRED] > before);
-    sql("UPDATE rlock.keys SET used = used - interval '25 hours'"); /* a hold of more than a day */
-    assert_string_equal(sql("SELECT rlock.sweep()"), "0");
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-}
-
-static void every_failing_allocation_is_survived(void **state) {
-    int n, granted = 0;
-    (void)state;
-    for (n = 1; n < 100; n++) {
-        rlock_config config;
-        rlock_client *of = NULL;
-        rlock_store *store = NULL;
-        rlock_options options;
-        static const char *const keys[] = {"a", "b"};
-        struct owner *o;
-        bool refused;
-        wishes = 0;
-        refused_wish = n;
-        memset(&config, 0, sizeof config);
-        config.loop = rlock_poll_loop(kit_poll);
-        config.log = kit_log;
-        config.command_timeout_ms = TIMEOUT_MS;
-        if (rlock_postgres_new(&store, g.server.url, 0) == RLOCK_OK) {
-            g.stores[g.store_count] = store;
-            g.store_count = (g.store_count + 1) % KIT_CLIENTS;
-            config.store = store;
-            of = rlock_client_new(&of, &config) == RLOCK_OK ? of : NULL;
-        }
-        if (of != NULL) {
-            int status;
-            memset(&options, 0, sizeof options);
-            options.keys = keys;
-            options.key_count = 2;
-            o = owner_with(of, &options);
-            status = owner_acquire(o, 2000, 2000);
-            assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM ||
-                        status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN);
-            granted += status == RLOCK_OK;
-            kit_owner_count = 0;
-            rlock_free(o->lock);
-            rlock_client_free(of);
-        }
-        refused = wishes >= refused_wish;
-        refused_wish = 0;
-        rlock_postgres_free(store);
-        g.store_count = 0;
-        sql("TRUNCATE rlock.keys, rlock.members");
-        if (!refused) {
-            break;
-        }
-    }
-    assert_in_range(n, 5, 99);
-    assert_true(granted > 1);
-}
-
-/* --- the group --- */
 
 static int group_begins(void **state) {
-    char from[160], to[160];
-    (void)state;
-    if (kit_open() != 0 || postgres_start(&g.server) != 0 ||
-        postgres_installs(&g.server, "stores/rlock_postgres.sql") != 0) {
-        return -1;
-    }
-    g.hand = PQconnectdb(g.server.url);
-    sql("ALTER ROLE me SET client_min_messages = warning");
-    PQreset(g.hand);
-    snprintf(from, sizeof from, "%s/proxy", g.server.dir);
-    mkdir(from, 0777);
-    snprintf(from, sizeof from, "%s/proxy/.s.PGSQL.%d", g.server.dir, g.server.port);
-    snprintf(to, sizeof to, "%s/.s.PGSQL.%d", g.server.dir, g.server.port);
-    proxy_starts(from, to);
-    first_rule("host all careful 127.0.0.1/32 scram-sha-256"); /* all others are trusted */
-    return PQstatus(g.hand) == CONNECTION_OK ? 0 : -1;
+    return engine_begins(state) == 0 ? /* all others are trusted */
+               postgres_rules(&g.server, "host all careful 127.0.0.1/32 scram-sha-256")
+                                     : -1;
 }
-
-static int group_ends(void **state) {
-    (void)state;
-    if (proxy_pid > 0) {
-        kill(proxy_pid, SIGKILL);
-        waitpid(proxy_pid, NULL, 0);
-    }
-    PQfinish(g.hand);
-    kit_close();
-    server_stop(&g.server);
-    return 0;
-}
-
-static int test_begins(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    if (PQtransactionStatus(g.hand) != PQTRANS_IDLE) { /* what a test that failed has left */
-        sql("ROLLBACK");
-    }
-    sql("DROP TRIGGER IF EXISTS refuses ON rlock.keys; DROP TRIGGER IF EXISTS fails ON rlock.keys; "
-        "DROP TRIGGER IF EXISTS dawdles ON rlock.keys");
-    sql("TRUNCATE rlock.keys, rlock.members");
-    return 0;
-}
-
-static int test_ends(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    postgres_signals(&g.server, SIGCONT);
-    call_begins();
-    clients_end();
-    call_ends();
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        TEST(replies_split_at_every_byte_are_understood),
-        TEST(server_that_is_far_away_is_waited_for),
-        TEST(black_holed_holder_is_told_by_its_deadline),
-        TEST(black_holed_renewal_and_release_are_unknown),
-        TEST(connection_that_is_cut_loses_no_hold),
-        TEST(what_an_old_connection_still_carries_is_not_executed),
+        FAULTS,
+        FAULTS_TOLD,
+        FAULTS_SQL,
         TEST(session_that_does_not_end_leaves_nothing_sure),
-        TEST(server_that_falls_silent_is_left_though_nothing_is_asked),
-        TEST(stopped_server_ends_no_hold_early_and_none_late),
-        TEST(server_that_is_killed_and_comes_back_has_the_holds),
-        TEST(hold_whose_row_is_gone_is_told_deleted),
-        TEST(session_that_an_operator_ends_loses_no_hold),
         TEST(locked_table_is_waited_for_no_longer_than_a_command),
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
         TEST(waiter_that_is_too_heavy_for_the_permits_rests),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
-        TEST(functions_of_another_version_are_told),
         TEST(database_and_role_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
         TEST(role_without_the_right_is_told),
@@ -1130,30 +640,18 @@ int main(int argc, char **argv) {
         TEST(name_is_resolved_and_each_host_is_tried),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
-        TEST(key_of_another_kind_is_left_alone),
-        TEST(key_may_be_any_bytes_and_not_too_long),
-        TEST(waiter_is_told_soon),
         TEST(release_notifies_where_somebody_waits_alone),
         TEST(waiter_of_another_key_of_the_same_channel_is_told_too),
-        TEST(keys_one_of_which_is_swept_are_all_held),
-        TEST(waiters_whose_client_died_are_forgotten),
-        TEST(hold_that_is_taken_away_by_force_is_told_at_once),
         TEST(behind_a_pooler_waiters_poll),
-        TEST(error_of_one_request_undoes_no_other_one),
         TEST(error_of_the_commit_is_unknown_and_cleaned_up),
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
         TEST(rows_are_locked_in_one_order),
-        TEST(client_that_is_freed_lets_go_of_all),
         TEST(farewell_that_takes_long_is_executed_all_the_same),
-        TEST(functions_may_be_installed_again_while_locks_are_held),
-        TEST(documented_query_shows_who_holds_a_mutex),
-        TEST(rows_that_nobody_used_for_a_day_are_swept),
-        TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("postgres", tests, group_begins, group_ends);
+    return cmocka_run_group_tests_name("postgres", tests, group_begins, engine_ends);
 }

@@ -156,6 +156,23 @@ static inline int postgres_installs(const struct server *server, const char *fil
     return system(command) == 0 ? 0 : -1;
 }
 
+/* Puts a line before the rules of who may connect, and how, which the server reads. 0, or -1. */
+static inline int postgres_rules(const struct server *server, const char *rule) {
+    char path[160], text[16384];
+    FILE *file;
+    size_t n;
+    snprintf(path, sizeof path, "%s/data/pg_hba.conf", server->dir);
+    file = fopen(path, "r+");
+    if (file == NULL) {
+        return -1;
+    }
+    n = fread(text, 1, sizeof text, file);
+    rewind(file);
+    fprintf(file, "%s\n", rule);
+    fwrite(text, 1, n, file);
+    return fclose(file) == 0 && kill(server->pid, SIGHUP) == 0 ? 0 : -1;
+}
+
 /* Starts the server on the data that a program makes in a new folder. */
 static inline int postgres_begin(struct server *server, const char *const *argv) {
     server->nobodys = true;

@@ -11,14 +11,12 @@
 
 #include <cmocka.h>
 
-#define RLOCK_IMPLEMENTATION
-#include "rlock.h"
-
 #include "measured.h"
-#include "postgres.h"
 
 #include "../../stores/rlock_postgres.h"
 #include "postgres_kit.h"
+
+#include "clients.h"
 
 static struct server standby;
 
@@ -40,10 +38,6 @@ static void waits_until(const char *question, const char *answer) {
     assert_string_equal(sql("%s", question), answer);
 }
 
-static void primary_dies(void) {
-    postgres_dies(&g.server);
-}
-
 /* The standby becomes the primary; the administrator speaks to it. */
 static void standby_is_promoted(void) {
     at(&standby);
@@ -56,7 +50,7 @@ static rlock_client *client_of_both(const struct server *first, const struct ser
     char url[160];
     snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d,127.0.0.1:%d/postgres", first->port,
              second->port);
-    return client_of(url, 0, TIMEOUT_MS);
+    return client_of(url);
 }
 
 static rlock_client *client_here(void) {
@@ -73,7 +67,7 @@ static void hold_outlives_its_primary_and_fences_rise(void **state) {
     assert_int_equal(owner_acquire(o, 2000, 30000), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 30000, owner_told, w), RLOCK_OK);
     kit_run(300);
-    primary_dies();
+    engine.dies();
     assert_true(kit_until(kit_is_down, of, 2000));
     kit_run(300);
     standby_is_promoted();
@@ -103,7 +97,7 @@ static void watchdog_renews_a_hold_at_the_new_primary(void **state) {
     o = owner_with(client_here(), &options);
     assert_int_equal(owner_acquire(o, 2000, 0), RLOCK_OK);
     end_us = kit_now_us() + 13000000;
-    primary_dies();
+    engine.dies();
     standby_is_promoted();
     while (kit_now_us() < end_us) {
         kit_run(50);
@@ -121,10 +115,10 @@ static void acquire_that_the_standby_has_not_got_is_not_granted(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
     postgres_signals(&standby, SIGSTOP);
     assert_int_equal(owner_acquire(o, 0, 30000), RLOCK_ERR_UNKNOWN);
-    primary_dies();
+    engine.dies();
     postgres_signals(&standby, SIGCONT);
     standby_is_promoted();
-    other = owner_new(client_of(standby.url, 0, TIMEOUT_MS), "k");
+    other = owner_new(client_of(standby.url), "k");
     assert_int_equal(owner_acquire(other, 2000, 30000), RLOCK_OK);
     assert_true(kit_until(kit_is_up, of, 10000));
     kit_run(1000);
@@ -157,7 +151,7 @@ static void standby_is_never_used(void **state) {
     at(&standby);
     assert_string_equal(
         sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rlock'"), "0");
-    o = owner_new(client_of(standby.url, 0, TIMEOUT_MS), "other");
+    o = owner_new(client_of(standby.url), "other");
     assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_ERR_CONN);
     assert_non_null(strstr(kit_log_text, "session is read-only"));
 }
@@ -168,11 +162,11 @@ static void old_primary_that_comes_back_grants_nothing(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    primary_dies();
+    engine.dies();
     standby_is_promoted();
     assert_int_equal(owner_acquire(o, 10000, 60000), RLOCK_OK); /* at the new one */
-    assert_int_equal(postgres_continue(&g.server), 0);
-    old = owner_fenced(client_of(g.server.url, 0, TIMEOUT_MS), "k");
+    assert_int_equal(engine.comes_back(), 0);
+    old = owner_fenced(client_of(g.server.url), "k");
     assert_int_equal(owner_acquire(old, 0, 60000), RLOCK_ERR_UNKNOWN);
     assert_true(rlock_is_held(o->lock));
 }
@@ -183,15 +177,15 @@ static void old_primary_that_waits_for_no_standby_grants_too(void **state) {
     (void)state;
     assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    primary_dies();
+    engine.dies();
     standby_is_promoted();
     assert_int_equal(owner_acquire(o, 10000, 60000), RLOCK_OK);
-    assert_int_equal(postgres_continue(&g.server), 0);
+    assert_int_equal(engine.comes_back(), 0);
     at(&g.server);
     sql("ALTER SYSTEM RESET synchronous_standby_names");
     sql("SELECT pg_reload_conf()");
     waits_until("SHOW synchronous_standby_names", "");
-    old = owner_fenced(client_of(g.server.url, 0, TIMEOUT_MS), "k");
+    old = owner_fenced(client_of(g.server.url), "k");
     assert_int_equal(owner_acquire(old, 2000, 60000), RLOCK_OK);
     assert_true(rlock_is_held(o->lock) && rlock_is_held(old->lock));
     assert_true(old->fence[RLOCK_ACQUIRED] > o->fence[RLOCK_ACQUIRED]); /* by the clocks alone */
@@ -201,12 +195,9 @@ static void old_primary_that_waits_for_no_standby_grants_too(void **state) {
 
 static int test_begins(void **state) {
     (void)state;
-    if (postgres_start(&g.server) != 0 ||
-        postgres_installs(&g.server, "stores/rlock_postgres.sql") != 0 ||
-        postgres_follow(&standby, &g.server) != 0) {
+    if (engine.starts() != 0 || postgres_follow(&standby, &g.server) != 0) {
         return -1;
     }
-    g.hand = PQconnectdb(g.server.url);
     sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
     sql("SELECT pg_reload_conf()");
     waits_until("SELECT sync_state FROM pg_stat_replication", "sync");
@@ -218,12 +209,10 @@ static int test_ends(void **state) {
     call_begins();
     clients_end();
     call_ends();
-    PQfinish(g.hand);
-    g.hand = NULL;
     if (standby.pid > 0) {
         postgres_signals(&standby, SIGCONT); /* a test that failed may have left it */
     }
-    server_stop(&g.server);
+    engine.stops();
     server_stop(&standby);
     return 0;
 }

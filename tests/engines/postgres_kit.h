@@ -1,25 +1,24 @@
-/* postgres_kit.h - what tests on a private PostgreSQL share: the administrator's hand, and clients
+/* postgres_kit.h - a private PostgreSQL with an administrator, and the row that it is of engine.h
  *
- * Included after rlock_postgres.h, kit.h and postgres.h.
+ * Included after rlock_postgres.h.
  */
 
 #ifndef TESTS_ENGINES_POSTGRES_KIT_H
 #define TESTS_ENGINES_POSTGRES_KIT_H
 
-#define TIMEOUT_MS 400
+#include "engine.h"
+#include "postgres.h"
 
 static struct {
     struct server server;
     PGconn *hand; /* the administrator's */
-    rlock_store *stores[KIT_CLIENTS];
-    int store_count;
 } g;
 
-/* --- the administrator --- */
-
-static inline const char *sql(const char *format, ...) {
+/* Runs a statement, or several, and returns the first column of the last one's first row; "" if
+ * there is none. */
+static const char *sql(const char *format, ...) {
     static char value[256];
-    char text[512];
+    char text[4096];
     va_list ap;
     PGresult *result;
     va_start(ap, format);
@@ -40,65 +39,120 @@ static inline const char *sql(const char *format, ...) {
     return value;
 }
 
-/* Whether somebody has a key, as the server says. */
-static inline bool held(const char *key) {
-    return strcmp(
-               sql("SELECT count(*) FROM rlock.keys WHERE key = '%s' AND ends > clock_timestamp()",
-                   key),
-               "1") == 0;
+#define NOW "clock_timestamp()"
+
+/* --- the row --- */
+
+static int starts(void) {
+    if (postgres_start(&g.server) != 0 ||
+        postgres_installs(&g.server, "stores/rlock_postgres.sql") != 0) {
+        return -1;
+    }
+    g.hand = PQconnectdb(g.server.url);
+    sql("ALTER ROLE me SET client_min_messages = warning");
+    PQreset(g.hand);
+    return PQstatus(g.hand) == CONNECTION_OK ? 0 : -1;
 }
 
-/* Puts a line before the rules of who may connect, and how. */
-static inline void first_rule(const char *rule) {
-    char path[160], text[16384];
-    FILE *file;
-    size_t n;
-    snprintf(path, sizeof path, "%s/data/pg_hba.conf", g.server.dir);
-    file = fopen(path, "r+");
-    assert_non_null(file);
-    n = fread(text, 1, sizeof text, file);
-    rewind(file);
-    fprintf(file, "%s\n", rule);
-    fwrite(text, 1, n, file);
-    fclose(file);
-    sql("SELECT pg_reload_conf()");
+/* A unix socket of the same name in another folder. */
+static void starts_proxy(void) {
+    char from[160], to[160];
+    snprintf(from, sizeof from, "%s/proxy", g.server.dir);
+    mkdir(from, 0777);
+    snprintf(from, sizeof from, "%s/proxy/.s.PGSQL.%d", g.server.dir, g.server.port);
+    snprintf(to, sizeof to, "%s/.s.PGSQL.%d", g.server.dir, g.server.port);
+    proxy_starts(from, to);
 }
 
-/* --- clients --- */
-
-static inline rlock_client *client_of(const char *url, unsigned flags, int64_t timeout_ms) {
-    rlock_config config;
-    memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_postgres_new(&g.stores[g.store_count], url, flags), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.log = kit_log;
-    config.command_timeout_ms = timeout_ms;
-    return kit_client(&config);
+static void stops(void) {
+    PQfinish(g.hand);
+    g.hand = NULL;
+    server_stop(&g.server);
 }
 
-static inline rlock_client *client(void) {
-    return client_of(g.server.url, 0, TIMEOUT_MS);
-}
-
-static inline struct owner *renewed(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.watchdog = RLOCK_WATCHDOG_ON;
-    options.fencing = true;
-    return owner_with(of, &options);
-}
-
-static inline int waited_ms(struct owner *o, rlock_event_kind kind, int64_t since_us) {
-    return (int)((o->at_us[kind] - since_us) / 1000);
-}
-
-static inline void clients_end(void) {
-    kit_reset();
-    while (g.store_count > 0) {
-        rlock_postgres_free(g.stores[--g.store_count]);
+static void writes_url(char *url, bool proxied, bool patient) {
+    (void)patient;
+    if (proxied) {
+        snprintf(url, 256, "host=%s/proxy port=%d user=me dbname=postgres", g.server.dir,
+                 g.server.port);
+    } else {
+        snprintf(url, 256, "%s", g.server.url);
     }
 }
+
+static int makes(rlock_store **out, const char *url) {
+    return rlock_postgres_new(out, url, 0);
+}
+
+static void pauses(void) {
+    postgres_signals(&g.server, SIGSTOP);
+}
+
+static void resumes(void) {
+    postgres_signals(&g.server, SIGCONT);
+}
+
+static void dies(void) {
+    postgres_dies(&g.server);
+}
+
+static int comes_back(void) {
+    int status = postgres_continue(&g.server);
+    PQreset(g.hand);
+    return status;
+}
+
+static void ends_sessions(void) {
+    sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = "
+        "'rlock'");
+}
+
+static bool has(const char *key) {
+    return strcmp(sql("SELECT count(*) FROM rlock.keys WHERE key = '%s' AND ends > " NOW, key),
+                  "1") == 0;
+}
+
+static long left(void) {
+    const char *count = sql("SELECT (SELECT count(*) FROM rlock.keys WHERE ends > " NOW ") + "
+                            "(SELECT count(*) FROM rlock.members WHERE ends > " NOW ")");
+    return *count != 0 ? atol(count) : -1;
+}
+
+static void clears(void) {
+    if (PQtransactionStatus(g.hand) == PQTRANS_INTRANS ||
+        PQtransactionStatus(g.hand) == PQTRANS_INERROR) { /* what a test that failed has left */
+        sql("ROLLBACK");
+    }
+    sql("DROP TRIGGER IF EXISTS refuses ON rlock.keys; DROP TRIGGER IF EXISTS fails ON rlock.keys; "
+        "DROP TRIGGER IF EXISTS dawdles ON rlock.keys");
+    sql("TRUNCATE rlock.keys, rlock.members");
+}
+
+static const struct engine engine = {"PostgreSQL",
+                                     starts,
+                                     starts_proxy,
+                                     stops,
+                                     writes_url,
+                                     makes,
+                                     rlock_postgres_free,
+                                     pauses,
+                                     resumes,
+                                     dies,
+                                     comes_back,
+                                     ends_sessions,
+                                     has,
+                                     left,
+                                     clears,
+                                     false,
+                                     false,
+                                     1500,
+                                     {600, 1600},
+                                     120000,
+                                     DELAY_200_MS,
+                                     200,
+                                     5000,
+                                     RLOCK__PG_KEY_MAX,
+                                     "at most 2,000 bytes",
+                                     5};
 
 #endif

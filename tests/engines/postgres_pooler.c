@@ -8,48 +8,33 @@
 #include "../../stores/rlock_postgres.h"
 #include "loops.h"
 #include "pooler.h"
+#include "postgres_kit.h"
 #include "rlock_elect.h"
 #include "store.h"
 
 /* --- the world --- */
 
 static struct {
-    struct server server, pooler;
-    PGconn *hand; /* the administrator's, past the pooler */
+    struct server server;
     rlock_store *store;
     size_t live; /* blocks, before a test */
-} g;
-
-static const char *sql(const char *text) {
-    static char value[256];
-    PGresult *result;
-    if (PQstatus(g.hand) != CONNECTION_OK) {
-        PQreset(g.hand);
-    }
-    result = PQexec(g.hand, text);
-    value[0] = 0;
-    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0) {
-        snprintf(value, sizeof value, "%s", PQgetvalue(result, 0, 0));
-    }
-    PQclear(result);
-    return value;
-}
+} pooler;
 
 static void begins(rlock_config *config) {
-    sql("TRUNCATE rlock.keys, rlock.members");
-    assert_true(pooler_warms(&g.pooler)); /* a client that was freed has cost one */
-    g.live = virtual_memory.live;
+    engine.clears();
+    assert_true(pooler_warms(&pooler.server)); /* a client that was freed has cost one */
+    pooler.live = virtual_memory.live;
     loop = loop_kind->make();
     assert_non_null(loop);
     config->loop = loop_kind->hooks(loop);
-    IS(rlock_postgres_new(&g.store, g.pooler.url, RLOCK_POSTGRES_POOLER), RLOCK_OK);
-    config->store = g.store;
+    IS(rlock_postgres_new(&pooler.store, pooler.server.url, RLOCK_POSTGRES_POOLER), RLOCK_OK);
+    config->store = pooler.store;
 }
 
 static void ends_all(void) {
-    rlock_postgres_free(g.store);
+    rlock_postgres_free(pooler.store);
     loop_kind->end(loop);
-    IS(virtual_memory.live, g.live);
+    IS(virtual_memory.live, pooler.live);
 }
 
 static const struct store_row pooled = {"pgbouncer", begins, ends_all, loop_passes,
@@ -84,7 +69,7 @@ static void sessions_are_shared_and_nothing_is_left_in_them(void **state) {
     assert_true(atoi(sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = "
                          "'client backend' AND pid <> pg_backend_pid()")) <= POOLER_SESSIONS);
     assert_string_equal(sql("SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-                            "AND (query LIKE 'LISTEN%' OR query LIKE '%set_config%')"),
+                            "AND (query LIKE 'LISTEN%%' OR query LIKE '%%set_config%%')"),
                         "0");
 }
 
@@ -93,9 +78,9 @@ static void hold_outlives_a_pooler_that_is_killed(void **state) {
     (void)state;
     IS(tried(one, 0, 0), RLOCK_OK); /* the watchdog renews it */
     IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
-    server_kill9(&g.pooler);
+    server_kill9(&pooler.server);
     EVENTUALLY(!stats(0).up && !stats(1).up);
-    IS(pooler_continue(&g.pooler), 0);
+    IS(pooler_continue(&pooler.server), 0);
     EVENTUALLY(stats(0).up);
     row->run_ms(2 * STORE_WATCHDOG_MS);
     assert_true(holds(one));
@@ -110,9 +95,9 @@ static void hold_outlives_a_server_that_is_killed_behind_the_pooler(void **state
     (void)state;
     asks(other, RLOCK_FOREVER, STORE_LEASE_MS);
     row->run_ms(50);
-    postgres_dies(&g.server);
+    engine.dies();
     row->run_ms(300);
-    IS(postgres_continue(&g.server), 0);
+    IS(engine.comes_back(), 0);
     EVENTUALLY(renewed(one, STORE_LEASE_MS) == RLOCK_OK);
     IS(other->count[RLOCK_ACQUIRED], 0);
     lets_go(one);
@@ -128,14 +113,14 @@ static void paused_pooler_ends_no_hold_early_and_none_late(void **state) {
     (void)state;
     IS(tried(ends_soon, 0, 1500), RLOCK_OK);
     IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
-    assert_true(pooler_does(&g.pooler, "PAUSE"));
+    assert_true(pooler_does(&pooler.server, "PAUSE"));
     asks(other, RLOCK_FOREVER, STORE_LEASE_MS);
     EVENTUALLY(ends_soon->count[RLOCK_LOST] > 0);
     WITHIN(row->now_us() - start_us, 1000000, 1700000);
     IS(other->count[RLOCK_ACQUIRED], 1);
     EVENTUALLY(stats(0).faults > 0); /* it does not answer */
     assert_true(holds(lasts));
-    assert_true(pooler_does(&g.pooler, "RESUME"));
+    assert_true(pooler_does(&pooler.server, "RESUME"));
     EVENTUALLY(holds(other));
     EVENTUALLY(renewed(lasts, STORE_LEASE_MS) == RLOCK_OK);
     lets_go(lasts);
@@ -148,12 +133,12 @@ static void frozen_pooler_is_left_after_a_command_timeout(void **state) {
     IS(tried(one, 0, 1500), RLOCK_OK);
     IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
     start_us = row->now_us();
-    server_pause(&g.pooler);
+    server_pause(&pooler.server);
     EVENTUALLY(one->count[RLOCK_LOST] > 0);
     WITHIN(row->now_us() - start_us, 1000000, 1700000);
     IS(tried(other, 0, 0), RLOCK_ERR_UNKNOWN);
     WITHIN(row->now_us() - start_us, TIMEOUT_MS * 1000, 10 * TIMEOUT_MS * 1000);
-    server_resume(&g.pooler);
+    server_resume(&pooler.server);
     IS(tried(hand(2, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
 }
 
@@ -161,9 +146,9 @@ static void frozen_pooler_is_left_after_a_command_timeout(void **state) {
 static void farewell_to_a_frozen_pooler_is_executed(void **state) {
     struct hand *one = held(hand(0, "k"));
     (void)state;
-    server_pause(&g.pooler);
+    server_pause(&pooler.server);
     client_goes(0);
-    server_resume(&g.pooler);
+    server_resume(&pooler.server);
     IS(tried(hand(1, "k"), 3000, STORE_LEASE_MS), RLOCK_OK);
     IS(one->count[RLOCK_LOST], 0);
 }
@@ -202,20 +187,13 @@ static int group_begins(void **state) {
     (void)state;
     row = &pooled;
     polled = true;
-    if (postgres_start(&g.server) != 0 ||
-        postgres_installs(&g.server, "stores/rlock_postgres.sql") != 0 ||
-        pooler_start(&g.pooler, &g.server) != 0) {
-        return -1;
-    }
-    g.hand = PQconnectdb(g.server.url);
-    return PQstatus(g.hand) == CONNECTION_OK ? 0 : -1;
+    return engine.starts() != 0 || pooler_start(&pooler.server, &g.server) != 0 ? -1 : 0;
 }
 
 static int group_ends(void **state) {
     (void)state;
-    PQfinish(g.hand);
-    server_stop(&g.pooler);
-    server_stop(&g.server);
+    server_stop(&pooler.server);
+    engine.stops();
     return 0;
 }
 

@@ -11,17 +11,15 @@
 
 #include <cmocka.h>
 
-#define RLOCK_IMPLEMENTATION
-#include "rlock.h"
-
 #include "measured.h"
-#include "postgres.h"
 #include "tls_files.h"
 
 #include <openssl/ssl.h>
 
 #include "../../stores/rlock_postgres.h"
 #include "postgres_kit.h"
+
+#include "clients.h"
 
 /* --- the server --- */
 
@@ -89,7 +87,7 @@ static rlock_client *client_by(const char *user, const char *host, const char *s
     char url[512];
     snprintf(url, sizeof url, "postgres://%s@%s:%d/postgres?%s", user, host, g.server.port,
              settings);
-    return client_of(url, 0, 1000);
+    return client_for(url, 1000);
 }
 
 /* What a URL says that verifies the server by an authority. */
@@ -227,28 +225,26 @@ static void server_that_stands_still_keeps_no_loop(void **state) {
     b = owner_new(client_by("careful:right", "localhost", verified_by("ca.crt")), "b");
     assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 1000, owner_told, b), RLOCK_OK);
     kit_run(3);
-    postgres_signals(&g.server, SIGSTOP);
+    engine.pauses();
     assert_int_equal(owner_wait(a, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     kit_run(1500);
     call_begins();
     kit_reset(); /* a farewell that nobody reads */
     call_ends();
-    postgres_signals(&g.server, SIGCONT);
+    engine.resumes();
 }
 
 /* --- the group --- */
 
 static int group_begins(void **state) {
     (void)state;
-    if (kit_open() != 0 || files_make() != 0 || postgres_start(&g.server) != 0 ||
-        postgres_installs(&g.server, "stores/rlock_postgres.sql") != 0) {
+    if (kit_open() != 0 || files_make() != 0 || engine.starts() != 0) {
         return -1;
     }
-    g.hand = PQconnectdb(g.server.url);
     sql("CREATE ROLE careful LOGIN PASSWORD 'right'; CREATE ROLE client LOGIN; "
         "GRANT rlock_user TO careful, client");
-    first_rule("host all careful 127.0.0.1/32 scram-sha-256");
-    first_rule("hostssl all client 127.0.0.1/32 cert");
+    postgres_rules(&g.server, "host all careful 127.0.0.1/32 scram-sha-256");
+    postgres_rules(&g.server, "hostssl all client 127.0.0.1/32 cert");
     gives("ca.crt", "ca.crt");
     gives("server.crt", "server.crt");
     gives("server.key", "server.key");
@@ -260,9 +256,8 @@ static int group_begins(void **state) {
 
 static int group_ends(void **state) {
     (void)state;
-    PQfinish(g.hand);
     kit_close();
-    server_stop(&g.server);
+    engine.stops();
     return 0;
 }
 
@@ -270,13 +265,13 @@ static int test_begins(void **state) {
     (void)state;
     sql("ALTER SYSTEM SET ssl = on"); /* a test that failed may have left it off */
     server_shows("server");
-    sql("TRUNCATE rlock.keys, rlock.members");
+    engine.clears();
     return 0;
 }
 
 static int test_ends(void **state) {
     (void)state;
-    postgres_signals(&g.server, SIGCONT);
+    engine.resumes();
     clients_end();
     return 0;
 }

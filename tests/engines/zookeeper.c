@@ -14,8 +14,6 @@
 
 #define ZOOKEEPER_TICK_MS 200
 #define ZOOKEEPER_SESSION_MS 2000
-#include "proxy.h"
-#include "zookeeper.h"
 
 #define malloc wish_malloc
 #define calloc wish_calloc
@@ -23,131 +21,35 @@
 #undef malloc
 #undef calloc
 
-#define TIMEOUT_MS 400
-#define LEASE_MS (ZOOKEEPER_SESSION_MS - 2 * ZOOKEEPER_TICK_MS) /* the longest that is given */
+#include "zookeeper_kit.h"
 
-static struct {
-    struct server server;
-    int test, door; /* door: the proxy's port */
-    rlock_store *stores[KIT_CLIENTS];
-    int store_count;
-} g;
-
-/* --- the administrator --- */
-
-static int asked(int what, const char *rest) {
-    char path[512];
-    snprintf(path, sizeof path, "/t%d%s", g.test, rest);
-    return zookeeper_asks(&g.server, what, path);
-}
-
-/* How many nodes there are in a line: "6b" is the key "k". */
-static int line(const char *hex) {
-    char rest[64];
-    snprintf(rest, sizeof rest, "/%s", hex);
-    asked(ZOOKEEPER_LIST, rest);
-    return zookeeper_hand.count;
-}
+#include "clients.h"
+#include "faults.h"
 
 static int line_is_empty(void *hex) {
     return line((const char *)hex) == 0;
-}
-
-/* --- clients --- */
-
-static rlock_client *client_of(const char *url, int64_t timeout_ms) {
-    rlock_config config;
-    memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_zookeeper_new(&g.stores[g.store_count], url), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.log = kit_log;
-    config.command_timeout_ms = timeout_ms;
-    return kit_client(&config);
 }
 
 static rlock_client *client_at(const char *hosts) {
     char url[256];
     snprintf(url, sizeof url, "zookeeper://%s/t%d?session_ms=%d&tick_ms=%d", hosts, g.test,
              ZOOKEEPER_SESSION_MS, ZOOKEEPER_TICK_MS);
-    return client_of(url, TIMEOUT_MS);
-}
-
-static rlock_client *client(void) {
-    char host[32];
-    snprintf(host, sizeof host, "127.0.0.1:%d", g.server.port);
-    return client_at(host);
-}
-
-static rlock_client *proxied(void) {
-    char host[32];
-    snprintf(host, sizeof host, "127.0.0.1:%d", g.door);
-    return client_at(host);
-}
-
-static struct owner *renewed(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.watchdog = RLOCK_WATCHDOG_ON;
-    options.fencing = true;
-    return owner_with(of, &options);
-}
-
-static struct owner *queued(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.kind = RLOCK_KIND_FAIR;
-    return owner_with(of, &options);
-}
-
-static int waited_ms(struct owner *o, rlock_event_kind kind, int64_t since_us) {
-    return (int)((o->at_us[kind] - since_us) / 1000);
+    return client_of(url);
 }
 
 /* --- the network --- */
-
-static void replies_split_at_every_byte_are_understood(void **state) {
-    struct owner *a, *b = renewed(client(), "k");
-    char url[96];
-    (void)state;
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/t%d?session_ms=4000&tick_ms=200", g.door,
-             g.test);
-    a = renewed(client_of(url, 20000), "k");
-    proxy->mode = SPLIT;
-    assert_int_equal(owner_acquire(a, 5000, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 0, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_renew(a, 0), RLOCK_OK);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-    assert_true(b->fence[RLOCK_ACQUIRED] > a->fence[RLOCK_ACQUIRED]);
-}
 
 /* The library itself would wait for two thirds of the session, which are 2.6 s. */
 static void silent_server_is_left_after_a_command_timeout(void **state) {
     rlock_client *one;
     struct owner *o;
-    char url[96];
     (void)state;
-    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/t%d?session_ms=4000&tick_ms=200", g.door,
-             g.test);
-    one = client_of(url, 150);
+    one = proxied_for(150);
     o = owner_new(one, "k");
     assert_int_equal(owner_acquire(o, 5000, 3000), RLOCK_OK);
     proxy->mode = BLACK_HOLE;
     assert_int_equal(rlock_renew(o->lock, 0, owner_told, o), RLOCK_OK);
     assert_true(kit_until(kit_is_down, one, 2000));
-}
-
-static void server_that_is_far_away_is_waited_for(void **state) {
-    struct owner *o = renewed(proxied(), "k");
-    (void)state;
-    proxy->mode = DELAY_50_MS;
-    assert_int_equal(owner_acquire(o, 10000, 1000), RLOCK_OK);
-    assert_true(o->remaining_ms[RLOCK_ACQUIRED] <= 1000 - 50);
-    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
 /* The server ends the session two beats after the holder was told, at the earliest. */
@@ -163,23 +65,9 @@ static void black_holed_holder_is_told_before_its_session_ends(void **state) {
     proxy->mode = BLACK_HOLE;
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 1, LEASE_MS);
+    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 1, LONGEST_MS);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 10000), RLOCK_OK);
-}
-
-static void black_holed_renewal_and_release_are_unknown(void **state) {
-    rlock_client *of = proxied();
-    struct owner *a = owner_new(of, "a"), *b = owner_new(of, "b");
-    (void)state;
-    assert_int_equal(owner_acquire(a, 1000, 1500), RLOCK_OK);
-    assert_int_equal(owner_acquire(b, 1000, 1500), RLOCK_OK);
-    proxy->mode = BLACK_HOLE;
-    assert_int_equal(rlock_renew(a->lock, 0, owner_told, a), RLOCK_OK);
-    assert_int_equal(rlock_release(b->lock, owner_told, b), RLOCK_OK);
-    assert_int_equal(owner_wait(a, RLOCK_RENEWED, 5000), RLOCK_ERR_UNKNOWN);
-    assert_true(rlock_is_held(a->lock));
-    assert_int_equal(owner_wait(b, RLOCK_RELEASED, 5000), RLOCK_ERR_UNKNOWN);
 }
 
 /* The session goes on over a new connection, and with it the hold and what was watched. */
@@ -218,24 +106,6 @@ static void node_whose_reply_was_lost_is_cleaned_up(void **state) {
     proxy->mode = PASS;
     assert_true(kit_until(line_is_empty, (void *)(intptr_t) "6b", 5000));
     assert_true(kit_until(kit_is_clean, of, 5000));
-}
-
-/* An acquire lies in a network that holds it back until the client has gone on over another
- * connection: the server refuses it, since the session has moved. */
-static void what_an_old_connection_still_carries_is_not_executed(void **state) {
-    rlock_client *of = proxied();
-    struct owner *o = owner_new(of, "k"), *other = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
-    assert_int_equal(owner_release(o), RLOCK_OK);
-    proxy->mode = HOLD_BACK;
-    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
-    proxy->mode = PASS;
-    assert_true(kit_until(kit_is_clean, of, 3000));
-    proxy_delivers_late();
-    kit_run(300);
-    assert_int_equal(line("6b"), 0);
-    assert_int_equal(owner_acquire(other, 0, 1000), RLOCK_OK);
 }
 
 /* The delete of a waiter that gave up is lost with its connection. It is sent again, or its node
@@ -280,22 +150,6 @@ static void acquire_that_was_given_up_makes_no_node_later(void **state) {
 
 /* --- the server --- */
 
-static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
-    struct owner *o = renewed(client(), "k"), *w = owner_new(client(), "k");
-    int64_t start_us;
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
-    kit_run(300);
-    start_us = kit_now_us();
-    server_pause(&g.server);
-    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
-    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), LEASE_MS / 2, LEASE_MS);
-    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    server_resume(&g.server);
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
-}
-
 static void client_is_freed_without_waiting_for_a_stopped_server(void **state) {
     struct owner *o = renewed(client(), "k");
     int64_t start_us;
@@ -309,25 +163,6 @@ static void client_is_freed_without_waiting_for_a_stopped_server(void **state) {
     assert_true(kit_now_us() - start_us < 500000);
     server_resume(&g.server);
     assert_true(kit_until(line_is_empty, (void *)(intptr_t) "6b", 10000));
-}
-
-static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
-    rlock_client *of = client();
-    struct owner *o = renewed(of, "k"), *w = owner_new(client(), "k");
-    (void)state;
-    assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
-    kit_run(200);
-    server_kill9(&g.server);
-    assert_int_equal(zookeeper_continue(&g.server), 0); /* in which its lease may have ended */
-    assert_true(kit_until(kit_is_up, of, 10000));
-    kit_run(300);
-    assert_true(rlock_is_held(o->lock) != (o->seen[RLOCK_LOST] > 0));
-    if (rlock_is_held(o->lock)) {
-        assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-        assert_int_equal(owner_release(o), RLOCK_OK);
-    }
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 10000), RLOCK_OK);
 }
 
 /* Its sessions are forgotten: the client is told, and begins a new one. */
@@ -464,17 +299,17 @@ static void password_keeps_others_out(void **state) {
     (void)state;
     snprintf(url, sizeof url, "zookeeper://me:s3cret@127.0.0.1:%d/t%d?session_ms=2000&tick_ms=200",
              g.server.port, g.test);
-    mine = owner_new(client_of(url, TIMEOUT_MS), "k");
+    mine = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(mine, 2000, 1000), RLOCK_OK);
     snprintf(url, sizeof url, "zookeeper://me:wr0ng@127.0.0.1:%d/t%d?session_ms=2000&tick_ms=200",
              g.server.port, g.test);
-    other = owner_new(client_of(url, TIMEOUT_MS), "k");
+    other = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(other, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_int_equal(owner_acquire(owner_new(client(), "k"), RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
     assert_int_equal(owner_release(mine), RLOCK_OK);
     snprintf(url, sizeof url, "zookeeper://%%6de:s%%33cre%%74@127.0.0.1:%d/t%d?tick_ms=200",
              g.server.port, g.test);
-    mine = owner_new(client_of(url, TIMEOUT_MS), "k");
+    mine = owner_new(client_of(url), "k");
     assert_int_equal(owner_acquire(mine, 2000, 1000), RLOCK_OK);
     assert_null(strstr(kit_log_text, "s3cret"));
     assert_null(strstr(kit_log_text, "wr0ng"));
@@ -499,29 +334,16 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     size_t i;
     (void)state;
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        rlock_config config;
-        rlock_client *none = NULL;
-        rlock_store *store = NULL;
-        memset(&config, 0, sizeof config);
-        config.loop = rlock_poll_loop(kit_poll);
-        config.log = kit_log;
-        assert_int_equal(rlock_zookeeper_new(&store, wrong[i]), RLOCK_OK);
-        config.store = store;
-        assert_int_equal(rlock_client_new(&none, &config), RLOCK_ERR_ARG);
-        assert_non_null(strstr(kit_log_text, i < 9 ? "URL" : "session_ms"));
-        assert_null(strstr(kit_log_text, "s3cret"));
-        rlock_zookeeper_free(store);
+        url_is_refused(wrong[i], i < 9 ? "URL" : "session_ms");
     }
     assert_int_equal(rlock_zookeeper_new(NULL, "x"), RLOCK_ERR_ARG);
-    assert_int_equal(rlock_zookeeper_new(&g.stores[0], NULL), RLOCK_ERR_ARG);
+    assert_int_equal(rlock_zookeeper_new(&made.stores[0], NULL), RLOCK_ERR_ARG);
     rlock_zookeeper_free(NULL);
 }
 
 static void name_is_resolved_and_each_host_is_tried(void **state) {
     char hosts[128];
-    int door = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in a;
-    socklen_t len = sizeof a;
+    int port, door = silent_door(&port);
     struct owner *o;
     (void)state;
     snprintf(hosts, sizeof hosts, "localhost:%d", g.server.port);
@@ -532,13 +354,7 @@ static void name_is_resolved_and_each_host_is_tried(void **state) {
     o = owner_new(client_at(hosts), "k"); /* nobody listens at the first */
     assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    memset(&a, 0, sizeof a);
-    a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    assert_int_equal(bind(door, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(door, 4), 0);
-    getsockname(door, (struct sockaddr *)&a, &len);
-    snprintf(hosts, sizeof hosts, "127.0.0.1:%d,127.0.0.1:%d", ntohs(a.sin_port), g.server.port);
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%d,127.0.0.1:%d", port, g.server.port);
     o = owner_new(client_at(hosts), "k"); /* the first one says nothing */
     assert_int_equal(owner_acquire(o, 10000, 1000), RLOCK_OK);
     close(door);
@@ -547,62 +363,7 @@ static void name_is_resolved_and_each_host_is_tried(void **state) {
     assert_int_equal(owner_acquire(o, 300, 1000), RLOCK_ERR_CONN);
 }
 
-static void key_may_be_any_bytes_and_not_too_long(void **state) {
-    static const char bytes[] = "a\0/\\..'\"\r\n\xff{}";
-    static char longest[RLOCK__ZK_KEY_MAX + 2];
-    rlock_client *of = client(), *other = client();
-    rlock_options options;
-    struct owner *a, *b;
-    (void)state;
-    memset(&options, 0, sizeof options);
-    options.key = bytes;
-    options.key_len = sizeof bytes - 1;
-    a = owner_with(of, &options);
-    b = owner_with(other, &options);
-    assert_int_equal(owner_acquire(a, 1000, 0), RLOCK_OK);
-    assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 1000, owner_told, b), RLOCK_OK);
-    kit_run(200);
-    assert_int_equal(owner_release(a), RLOCK_OK);
-    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 1000), RLOCK_OK); /* it was notified */
-    memset(longest, 'x', sizeof longest - 1);
-    longest[RLOCK__ZK_KEY_MAX] = 0;
-    assert_int_equal(owner_acquire(owner_new(of, longest), 1000, 1000), RLOCK_OK);
-    longest[RLOCK__ZK_KEY_MAX] = 'x';
-    assert_null(owner_new(of, longest));
-    assert_non_null(strstr(kit_log_text, "at most 1,000 bytes"));
-}
-
 /* --- what is told --- */
-
-static void waiter_is_told_soon(void **state) {
-    enum { ROUNDS = 21 };
-    struct owner *pairs[2][2];
-    rlock_client *one = client(), *other = client();
-    int64_t told_us[ROUNDS], start_us;
-    int i, kind;
-    (void)state;
-    pairs[0][0] = owner_new(one, "k");
-    pairs[0][1] = owner_new(other, "k");
-    pairs[1][0] = queued(one, "fair");
-    pairs[1][1] = queued(other, "fair");
-    for (kind = 0; kind < 2; kind++) {
-        struct owner *a = pairs[kind][0], *b = pairs[kind][1];
-        for (i = 0; i < ROUNDS; i++) {
-            assert_int_equal(owner_acquire(a, 1000, 0), RLOCK_OK);
-            assert_int_equal(rlock_acquire(b->lock, RLOCK_FOREVER, 0, owner_told, b), RLOCK_OK);
-            kit_run(20);
-            start_us = kit_now_us();
-            assert_int_equal(rlock_release(a->lock, owner_told, a), RLOCK_OK);
-            assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-            assert_int_equal(owner_wait(a, RLOCK_RELEASED, 5000), RLOCK_OK);
-            told_us[i] = b->at_us[RLOCK_ACQUIRED] - start_us;
-            assert_int_equal(owner_release(b), RLOCK_OK);
-        }
-        printf("# from a release to the grant of another client's waiter, %s: %.2f ms\n",
-               kind ? "FAIR" : "MUTEX", (double)kit_median(told_us, ROUNDS) / 1000);
-        assert_true(kit_median(told_us, ROUNDS) < 200000); /* 20 ms are promised */
-    }
-}
 
 /* Each waiter of a mutex watches who holds, not another waiter that comes and goes. */
 static void waiters_of_a_mutex_do_not_wake_each_other(void **state) {
@@ -631,36 +392,6 @@ static void waiters_of_a_mutex_do_not_wake_each_other(void **state) {
     assert_true(after - before < WAITERS * 20);
 }
 
-static void on_forced(rlock_client *of, const rlock_info *info, void *user) {
-    (void)of;
-    *(int *)user = info->status == RLOCK_OK ? (int)info->holders : -1;
-}
-
-static int is_told(void *forced) {
-    return *(int *)forced != -2;
-}
-
-static void hold_that_is_taken_away_by_force_is_told_at_once(void **state) {
-    rlock_client *of = client(), *other = client();
-    struct owner *o = owner_new(of, "k");
-    int i;
-    (void)state;
-    for (i = 0; i < 2; i++) {
-        rlock_options options;
-        int forced = -2;
-        memset(&options, 0, sizeof options);
-        options.key = "k";
-        assert_int_equal(owner_acquire(o, 1000, 0), RLOCK_OK);
-        kit_run(100); /* it is watched */
-        assert_int_equal(rlock_force_release(i ? other : of, &options, on_forced, &forced),
-                         RLOCK_OK);
-        assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
-        assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-        assert_true(kit_until(is_told, &forced, 2000));
-        assert_int_equal(forced, 1);
-    }
-}
-
 static void lease_that_is_shorter_than_the_session_ends_in_time(void **state) {
     struct owner *o = owner_new(client(), "k"), *w = owner_new(client(), "k");
     int64_t start_us = kit_now_us();
@@ -676,7 +407,7 @@ static void lease_that_is_longer_than_the_session_is_the_sessions(void **state) 
     struct owner *o = owner_new(client(), "k");
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
-    assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], LEASE_MS / 2, LEASE_MS);
+    assert_in_range(o->remaining_ms[RLOCK_ACQUIRED], LONGEST_MS / 2, LONGEST_MS);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST); /* nothing renews it */
     assert_true(kit_until(line_is_empty, (void *)(intptr_t) "6b", 2000));
 }
@@ -742,115 +473,27 @@ static void last_number_of_permits_counts(void **state) {
     }
 }
 
-static void every_failing_allocation_is_survived(void **state) {
-    int n, granted = 0;
-    (void)state;
-    for (n = 1; n < 100; n++) {
-        rlock_config config;
-        rlock_client *of = NULL;
-        rlock_store *store = NULL;
-        char url[128];
-        bool refused;
-        wishes = 0;
-        refused_wish = n;
-        memset(&config, 0, sizeof config);
-        config.loop = rlock_poll_loop(kit_poll);
-        config.log = kit_log;
-        config.command_timeout_ms = TIMEOUT_MS;
-        snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/t%d?session_ms=2000&tick_ms=200",
-                 g.server.port, g.test);
-        if (rlock_zookeeper_new(&store, url) == RLOCK_OK) {
-            config.store = store;
-            of = rlock_client_new(&of, &config) == RLOCK_OK ? of : NULL;
-        }
-        if (of != NULL) {
-            struct owner *o = queued(of, "k");
-            int status = owner_acquire(o, 2000, 0);
-            assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM ||
-                        status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN);
-            granted += status == RLOCK_OK;
-            kit_owner_count = 0;
-            rlock_free(o->lock);
-            rlock_client_free(of);
-        }
-        refused = wishes >= refused_wish;
-        refused_wish = 0;
-        rlock_zookeeper_free(store);
-        if (!refused) {
-            break;
-        }
-    }
-    assert_in_range(n, 5, 99);
-    assert_true(granted > 1);
+/* --- memory --- */
+
+static struct owner *wishful(rlock_client *of) {
+    return queued(of, "k");
 }
 
-/* --- the group --- */
-
-static int group_begins(void **state) {
-    char from[160], to[160];
-    (void)state;
-    zoo_set_debug_level((ZooLogLevel)0);
-    if (kit_open() != 0 || zookeeper_start(&g.server) != 0) {
-        return -1;
-    }
-    g.door = server_free_port();
-    snprintf(from, sizeof from, "127.0.0.1:%d", g.door);
-    snprintf(to, sizeof to, "127.0.0.1:%d", g.server.port);
-    proxy_starts(from, to);
-    return 0;
+static bool wishful_is_held(void) {
+    return held("k");
 }
-
-static int group_ends(void **state) {
-    (void)state;
-    if (proxy_pid > 0) {
-        kill(proxy_pid, SIGKILL);
-        waitpid(proxy_pid, NULL, 0);
-    }
-    kit_close();
-    server_stop(&g.server);
-    return 0;
-}
-
-/* Each test has a tree of its own. */
-static int test_begins(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    g.test++;
-    return 0;
-}
-
-static int test_ends(void **state) {
-    (void)state;
-    proxy->mode = PASS;
-    if (g.server.pid > 0) {
-        server_resume(&g.server);
-    }
-    call_begins();
-    kit_reset();
-    call_ends();
-    while (g.store_count > 0) {
-        rlock_zookeeper_free(g.stores[--g.store_count]);
-    }
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
 
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
-        TEST(replies_split_at_every_byte_are_understood),
+        FAULTS,
+        FAULTS_TOLD,
         TEST(silent_server_is_left_after_a_command_timeout),
-        TEST(server_that_is_far_away_is_waited_for),
         TEST(black_holed_holder_is_told_before_its_session_ends),
-        TEST(black_holed_renewal_and_release_are_unknown),
         TEST(connection_that_is_cut_loses_no_hold_and_no_waiter),
         TEST(node_whose_reply_was_lost_is_cleaned_up),
-        TEST(what_an_old_connection_still_carries_is_not_executed),
         TEST(node_whose_deletion_was_lost_keeps_nobody_out),
         TEST(acquire_that_was_given_up_makes_no_node_later),
-        TEST(stopped_server_ends_no_hold_early_and_none_late),
         TEST(client_is_freed_without_waiting_for_a_stopped_server),
-        TEST(server_that_is_killed_and_comes_back_has_the_holds),
         TEST(server_that_comes_back_without_its_data_is_told),
         TEST(server_that_is_not_there_is_told_and_tried_again),
         TEST(node_of_an_earlier_session_is_no_hold),
@@ -863,21 +506,17 @@ int main(int argc, char **argv) {
         TEST(password_keeps_others_out),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(name_is_resolved_and_each_host_is_tried),
-        TEST(key_may_be_any_bytes_and_not_too_long),
-        TEST(waiter_is_told_soon),
         TEST(waiters_of_a_mutex_do_not_wake_each_other),
-        TEST(hold_that_is_taken_away_by_force_is_told_at_once),
         TEST(lease_that_is_shorter_than_the_session_ends_in_time),
         TEST(lease_that_is_longer_than_the_session_is_the_sessions),
         TEST(client_that_is_freed_lets_go_of_all),
         TEST(client_that_is_freed_amid_a_release_lets_go_of_the_others),
         TEST(last_number_of_permits_counts),
-        TEST(every_failing_allocation_is_survived),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
-    return cmocka_run_group_tests_name("zookeeper", tests, group_begins, group_ends);
+    return cmocka_run_group_tests_name("zookeeper", tests, engine_begins, engine_ends);
 }

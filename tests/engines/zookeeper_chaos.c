@@ -1,58 +1,74 @@
 /* zookeeper_chaos.c - several processes lock the same keys in three ZooKeepers while all goes wrong
  *
- *     zookeeper_chaos SECONDS [SEED]
- *
- * What happens is in tests/engines/chaos.h. One server at a time is stopped or killed, so most of
- * the time two are left; now and then all of them stand still.
+ * What happens is in chaos.h. One server at a time is stopped or killed, so most of the time two
+ * are left; now and then all of them stand still.
  */
 
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
 #include "../../stores/rlock_zookeeper.h"
-#include "chaos.h"
 #define ZOOKEEPER_TICK_MS 100
 #define ZOOKEEPER_SESSION_MS 1200
+#include "engine.h"
 #include "zookeeper.h"
 
 #define SERVERS 3
 
 static struct server servers[SERVERS];
-static int victim;
+static int paused, dead, door; /* door: the proxy's port */
 
-static int start(char *direct, char *roundabout) {
-    static const char rest[] = "/locks?session_ms=1200&tick_ms=100";
+static const struct engine engine; /* whose faults are drawn by the dice of chaos.h */
+#include "chaos.h"
+
+static int starts(void) {
+    return zookeeper_start_ensemble(servers, SERVERS);
+}
+
+static void starts_proxy(void) {
     char from[32], to[32];
-    int door = server_free_port();
-    if (zookeeper_start_ensemble(servers, SERVERS) != 0) {
-        return -1;
-    }
+    door = server_free_port();
     snprintf(from, sizeof from, "127.0.0.1:%d", door);
     snprintf(to, sizeof to, "127.0.0.1:%d", servers[0].port);
     proxy_starts(from, to);
-    snprintf(direct, 256, "zookeeper://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d%s", servers[0].port,
-             servers[1].port, servers[2].port, rest);
-    snprintf(roundabout, 256, "zookeeper://127.0.0.1:%d%s", door, rest);
-    return 0;
 }
 
-static void stop(void) {
+static void stops(void) {
     int i;
     for (i = 0; i < SERVERS; i++) {
         server_stop(&servers[i]);
     }
 }
 
-static void signals(int signal_number) {
-    victim = signal_number == SIGSTOP ? (int)dice(SERVERS) : victim;
-    kill(servers[victim].pid, signal_number);
+static void writes_url(char *url, bool proxied, bool patient) {
+    char hosts[96];
+    (void)patient;
+    if (proxied) {
+        snprintf(hosts, sizeof hosts, "127.0.0.1:%d", door);
+    } else {
+        snprintf(hosts, sizeof hosts, "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", servers[0].port,
+                 servers[1].port, servers[2].port);
+    }
+    snprintf(url, 256, "zookeeper://%s/locks?session_ms=%d&tick_ms=%d", hosts, ZOOKEEPER_SESSION_MS,
+             ZOOKEEPER_TICK_MS);
 }
 
-static int restarts(useconds_t us) {
-    int i = (int)dice(SERVERS);
-    server_kill9(&servers[i]);
-    usleep(us);
-    return zookeeper_continue(&servers[i]);
+static void pauses(void) {
+    paused = (int)dice(SERVERS);
+    server_pause(&servers[paused]);
+}
+
+static void resumes(void) {
+    server_resume(&servers[paused]);
+}
+
+static void dies(void) {
+    dead = (int)dice(SERVERS);
+    server_kill9(&servers[dead]);
+}
+
+static int comes_back(void) {
+    return zookeeper_continue(&servers[dead]);
 }
 
 /* A session ends when no server has heard of it for its timeout: they all stand still. */
@@ -83,9 +99,30 @@ static long left(void) {
     return count;
 }
 
-int main(int argc, char **argv) {
-    static const struct chaos_row row = {
-        "ZooKeeper", start,         stop, rlock_zookeeper_new, rlock_zookeeper_free, signals,
-        restarts,    ends_sessions, left};
-    return chaos_main(&row, argc, argv);
-}
+/* What is none is for other programs. */
+static const struct engine engine = {"ZooKeeper",
+                                     starts,
+                                     starts_proxy,
+                                     stops,
+                                     writes_url,
+                                     rlock_zookeeper_new,
+                                     rlock_zookeeper_free,
+                                     pauses,
+                                     resumes,
+                                     dies,
+                                     comes_back,
+                                     ends_sessions,
+                                     NULL,
+                                     left,
+                                     NULL,
+                                     false,
+                                     true,
+                                     0,
+                                     {0, 0},
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     0,
+                                     NULL,
+                                     0};

@@ -10,11 +10,9 @@
 #include <cmocka.h>
 
 #include "measured.h"
-#include "proxy.h"
 
 #define ZOOKEEPER_TICK_MS 250
 #define ZOOKEEPER_SESSION_MS 5000
-#include "zookeeper.h"
 
 #define malloc wish_malloc
 #define calloc wish_calloc
@@ -22,21 +20,19 @@
 #undef malloc
 #undef calloc
 
+#include "zookeeper_kit.h"
+
+#include "clients.h"
+
 #define SERVERS 3
 #define LEASE_MS (ZOOKEEPER_SESSION_MS * 4 / 5)
 
-static struct {
-    struct server servers[SERVERS], others[SERVERS]; /* others: of one test */
-    int test;
-    rlock_store *stores[KIT_CLIENTS];
-    int store_count;
-} g;
+static struct server all[SERVERS], others[SERVERS]; /* others: of one test */
 
 /* A client that knows so many servers, of which this is the first. */
-static rlock_client *client_for(const struct server *first, int count) {
+static rlock_client *client_knowing(const struct server *first, int count) {
     char url[256];
     size_t n = (size_t)snprintf(url, sizeof url, "zookeeper://");
-    rlock_config config;
     int i;
     for (i = 0; i < count; i++) {
         n += (size_t)snprintf(url + n, sizeof url - n, "%s127.0.0.1:%d", i > 0 ? "," : "",
@@ -44,39 +40,24 @@ static rlock_client *client_for(const struct server *first, int count) {
     }
     snprintf(url + n, sizeof url - n, "/t%d?session_ms=%d&tick_ms=%d", g.test, ZOOKEEPER_SESSION_MS,
              ZOOKEEPER_TICK_MS);
-    memset(&config, 0, sizeof config);
-    assert_int_equal(rlock_zookeeper_new(&g.stores[g.store_count], url), RLOCK_OK);
-    config.store = g.stores[g.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.log = kit_log;
-    config.command_timeout_ms = 1000;
-    return kit_client(&config);
+    return client_for(url, 1000);
 }
 
 /* A client that begins with one of the servers and knows them all. */
-static rlock_client *client_of(int first) {
+static rlock_client *client_from(int first) {
     struct server servers[SERVERS];
     int i;
     for (i = 0; i < SERVERS; i++) {
-        servers[i] = g.servers[(first + i) % SERVERS];
+        servers[i] = all[(first + i) % SERVERS];
     }
-    return client_for(servers, SERVERS);
-}
-
-static struct owner *renewed(rlock_client *of, const char *key) {
-    rlock_options options;
-    memset(&options, 0, sizeof options);
-    options.key = key;
-    options.watchdog = RLOCK_WATCHDOG_ON;
-    options.fencing = true;
-    return owner_with(of, &options);
+    return client_knowing(servers, SERVERS);
 }
 
 static int number_of(const char *mode) {
     int i = 0, tries;
     for (tries = 0; tries < 1000; tries++) {
         for (i = 0; i < SERVERS; i++) {
-            if (strcmp(zookeeper_mode(&g.servers[i]), mode) == 0) {
+            if (strcmp(zookeeper_mode(&all[i]), mode) == 0) {
                 return i;
             }
         }
@@ -95,14 +76,14 @@ static void leader_that_is_killed_ends_no_hold(void **state) {
     (void)state;
     assert_true(leader >= 0);
     for (i = 0; i < SERVERS; i++) {
-        o[i] = renewed(client_of(i), keys[i]);
+        o[i] = renewed(client_from(i), keys[i]);
         assert_int_equal(owner_acquire(o[i], 5000, 0), RLOCK_OK);
     }
-    w = renewed(client_of(leader), keys[(leader + 1) % SERVERS]);
+    w = renewed(client_from(leader), keys[(leader + 1) % SERVERS]);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     fence = o[(leader + 1) % SERVERS]->fence[RLOCK_ACQUIRED];
-    server_kill9(&g.servers[leader]);
+    server_kill9(&all[leader]);
     kit_run(ZOOKEEPER_SESSION_MS + 1000);
     for (i = 0; i < SERVERS; i++) {
         assert_true(rlock_is_held(o[i]->lock));
@@ -112,7 +93,7 @@ static void leader_that_is_killed_ends_no_hold(void **state) {
     assert_int_equal(owner_release(o[(leader + 1) % SERVERS]), RLOCK_OK);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_true(w->fence[RLOCK_ACQUIRED] > fence);
-    assert_int_equal(zookeeper_continue(&g.servers[leader]), 0);
+    assert_int_equal(zookeeper_continue(&all[leader]), 0);
 }
 
 /* A client leaves a server that says nothing, in time for its hold. */
@@ -123,13 +104,13 @@ static void server_that_stands_still_is_left_in_time(void **state) {
     assert_true(leader >= 0);
     for (i = 1; i < SERVERS; i++) { /* each follower, with a client that knows it first */
         int follower = (leader + i) % SERVERS;
-        rlock_client *of = client_of(follower);
+        rlock_client *of = client_from(follower);
         o = renewed(of, i == 1 ? "a" : "b");
         assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
         kit_run(200);
-        server_pause(&g.servers[follower]);
+        server_pause(&all[follower]);
         kit_run(2 * ZOOKEEPER_SESSION_MS);
-        server_resume(&g.servers[follower]);
+        server_resume(&all[follower]);
         assert_int_equal(o->seen[RLOCK_LOST], 0);
         assert_int_equal(owner_renew(o, 0), RLOCK_OK);
     }
@@ -138,7 +119,7 @@ static void server_that_stands_still_is_left_in_time(void **state) {
 /* The others end a session that they do not hear of, while the follower that its client speaks to
  * answers from what it knew: this makes no hold longer. */
 static void follower_that_is_cut_off_makes_no_hold_longer(void **state) {
-    struct server *servers = g.others;
+    struct server *servers = others;
     char from[32], to[32];
     struct owner *o, *w;
     int door = server_free_port();
@@ -152,8 +133,8 @@ static void follower_that_is_cut_off_makes_no_hold_longer(void **state) {
     assert_int_equal(zookeeper_waits(&servers[2]), 0);
     assert_string_equal(zookeeper_mode(&servers[2]), "leader");
     assert_int_equal(zookeeper_continue(&servers[0]), 0);
-    o = renewed(client_for(&servers[0], 1), "k");
-    w = renewed(client_for(&servers[1], 1), "k");
+    o = renewed(client_knowing(&servers[0], 1), "k");
+    w = renewed(client_knowing(&servers[1], 1), "k");
     assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(ZOOKEEPER_SESSION_MS); /* it is renewed */
@@ -167,23 +148,23 @@ static void follower_that_is_cut_off_makes_no_hold_longer(void **state) {
 
 /* Without a majority nobody is granted anything, and who holds is told. */
 static void servers_without_a_majority_grant_nothing(void **state) {
-    struct owner *o = renewed(client_of(0), "k"), *w = renewed(client_of(1), "k");
+    struct owner *o = renewed(client_from(0), "k"), *w = renewed(client_from(1), "k");
     int64_t start_us;
     (void)state;
     assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
     assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 0, owner_told, w), RLOCK_OK);
     kit_run(300);
     start_us = kit_now_us();
-    server_kill9(&g.servers[0]);
-    server_kill9(&g.servers[1]);
+    server_kill9(&all[0]);
+    server_kill9(&all[1]);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 10000), RLOCK_ERR_LOST);
     assert_true(o->at_us[RLOCK_LOST] - start_us <= LEASE_MS * 1000);
     kit_run(ZOOKEEPER_SESSION_MS);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
-    zookeeper_begins(&g.servers[0]);
-    zookeeper_begins(&g.servers[1]);
-    assert_int_equal(zookeeper_waits(&g.servers[0]), 0);
-    assert_int_equal(zookeeper_waits(&g.servers[1]), 0);
+    zookeeper_begins(&all[0]);
+    zookeeper_begins(&all[1]);
+    assert_int_equal(zookeeper_waits(&all[0]), 0);
+    assert_int_equal(zookeeper_waits(&all[1]), 0);
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
 }
 
@@ -192,7 +173,7 @@ static void servers_without_a_majority_grant_nothing(void **state) {
 static void process_that_stands_still_is_told_when_it_wakes(void **state) {
     int64_t *lost = (int64_t *)mmap(NULL, 2 * sizeof *lost, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct owner *w = renewed(client_of(0), "k");
+    struct owner *w = renewed(client_from(0), "k");
     int64_t woken_us;
     pid_t pid = fork();
     (void)state;
@@ -201,7 +182,7 @@ static void process_that_stands_still_is_told_when_it_wakes(void **state) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         kit_poll = rlock_poll_new();
         kit_client_count = 0;
-        o = renewed(client_of(1), "k");
+        o = renewed(client_from(1), "k");
         lost[0] = owner_acquire(o, 5000, 0) == RLOCK_OK ? 1 : -1;
         kit_run(1000000);
         _exit(0);
@@ -225,7 +206,7 @@ static void process_that_stands_still_is_told_when_it_wakes(void **state) {
 
 static int group_begins(void **state) {
     (void)state;
-    return kit_open() != 0 ? -1 : zookeeper_start_ensemble(g.servers, SERVERS);
+    return kit_open() != 0 ? -1 : zookeeper_start_ensemble(all, SERVERS);
 }
 
 static int group_ends(void **state) {
@@ -237,24 +218,21 @@ static int group_ends(void **state) {
     }
     kit_close();
     for (i = 0; i < SERVERS; i++) {
-        server_stop(&g.servers[i]);
-        server_stop(&g.others[i]);
+        server_stop(&all[i]);
+        server_stop(&others[i]);
     }
     return 0;
 }
 
 static int test_begins(void **state) {
     (void)state;
-    g.test++;
+    engine.clears();
     return 0;
 }
 
 static int test_ends(void **state) {
     (void)state;
-    kit_reset();
-    while (g.store_count > 0) {
-        rlock_zookeeper_free(g.stores[--g.store_count]);
-    }
+    clients_end();
     return 0;
 }
 

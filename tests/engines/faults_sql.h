@@ -1,0 +1,246 @@
+/* faults_sql.h - what goes wrong: the tests that are the same on each engine with SQL
+ *
+ * Included after faults.h and these words of the engine: TABLE and COLUMN, where keys are and what
+ * names them; NOW; SWEEP, a query; A_DAY_PASSES, a statement; DOCUMENT; FILE_OF_SQL; SESSION_ENDED,
+ * what a client logs; VERSION_IS(text), a statement.
+ */
+
+#ifndef TESTS_ENGINES_FAULTS_SQL_H
+#define TESTS_ENGINES_FAULTS_SQL_H
+
+#include "documented.h"
+
+/* What each engine defines: an insert of the key k17 fails with the words "not this one"; a waiter
+ * of the key k, which is free, stands in its queue, and its client died. */
+static void refuses_k17(void);
+static void dead_one_waits(void);
+static int installs(void);
+
+/* The server has the hold for longer than the holder believes. */
+static void black_holed_holder_is_told_by_its_deadline(void **state) {
+    struct owner *o;
+    int64_t start_us = kit_now_us();
+    (void)state;
+    made.drift_permille = 250; /* 375 ms: there is time to ask the server */
+    o = renewed(proxied(), "k");
+    assert_int_equal(owner_acquire(o, 1000, 1500), RLOCK_OK);
+    kit_run(1000);
+    proxy->mode = BLACK_HOLE;
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+    assert_in_range(waited_ms(o, RLOCK_LOST, start_us), 1501, 2700);
+    assert_true(held("k"));
+    proxy->mode = PASS;
+    assert_true(kit_until(key_is_free, (void *)(intptr_t) "k", 3000));
+}
+
+static void server_that_falls_silent_is_left_though_nothing_is_asked(void **state) {
+    rlock_client *of = proxied();
+    struct owner *o = owner_new(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_run(5 * TIMEOUT_MS);
+    assert_true(kit_stats(of).up && kit_stats(of).connects == 1);
+    proxy->mode = BLACK_HOLE;
+    assert_true(kit_until(kit_is_down, of, 20 * TIMEOUT_MS));
+}
+
+/* The hold goes on over a new connection, and is cleaned up there. */
+static void connection_that_is_cut_loses_no_hold(void **state) {
+    rlock_client *of = proxied();
+    struct owner *o = renewed(of, "k"), *w = owner_new(of, "other");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 3000), RLOCK_OK);
+    proxy_cuts();
+    assert_true(kit_until(kit_is_down, of, 2000));
+    assert_true(kit_until(kit_is_up, of, 2000));
+    assert_int_equal(owner_acquire(w, 2000, 3000), RLOCK_OK);
+    assert_true(rlock_is_held(o->lock));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(kit_stats(of).lost, 0);
+}
+
+static void hold_whose_row_is_gone_is_told_deleted(void **state) {
+    struct owner *o = renewed(client(), "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 900), RLOCK_OK);
+    sql("DELETE FROM " TABLE);
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+}
+
+static void session_that_an_operator_ends_loses_no_hold(void **state) {
+    rlock_client *of = patient(20000); /* no heartbeat comes before */
+    struct owner *o = renewed(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    engine.ends_sessions();
+    assert_true(kit_until(kit_is_down, of, 2000));
+    assert_non_null(strstr(kit_log_text, SESSION_ENDED));
+    assert_true(kit_until(kit_is_up, of, 2000));
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+/* --- the set-up --- */
+
+static void functions_of_another_version_are_told(void **state) {
+    struct owner *o = owner_new(client(), "k");
+    (void)state;
+    sql(VERSION_IS("2"));
+    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
+    sql(VERSION_IS("1"));
+    assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+}
+
+static void functions_may_be_installed_again_while_locks_are_held(void **state) {
+    rlock_client *of = client();
+    struct owner *o = renewed(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_int_equal(installs(), 0);
+    assert_true(held("k"));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(kit_stats(of).faults, 0);
+}
+
+static void documented_query_shows_who_holds_a_mutex(void **state) {
+    const char *query = documented_query(DOCUMENT);
+    struct owner *o = owner_new(client(), "k");
+    (void)state;
+    assert_string_equal(sql("%s", query), "");
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_string_equal(sql("%s", query), "k");
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_string_equal(sql("%s", query), "");
+}
+
+/* --- rows --- */
+
+static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
+    struct owner *o = owner_fenced(client(), "k");
+    uint64_t before;
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
+    before = o->fence[RLOCK_ACQUIRED];
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_string_equal(sql(SWEEP), "0");
+    sql(A_DAY_PASSES);
+    assert_string_equal(sql(SWEEP), "1");
+    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
+    assert_true(o->fence[RLOCK_ACQUIRED] > before);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    sql(A_DAY_PASSES);
+    assert_string_equal(sql(SWEEP), "0"); /* it is held */
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+}
+
+/* The rows of several keys are locked one after the other; one that is swept meanwhile is made
+ * anew. */
+static void keys_one_of_which_is_swept_are_all_held(void **state) {
+    static const char *const keys[] = {"a", "b"};
+    rlock_client *of = patient(5000);
+    rlock_options options;
+    struct owner *o;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 2;
+    o = owner_with(of, &options);
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    sql("BEGIN");
+    sql("DELETE FROM " TABLE " WHERE " COLUMN " = 'b'");
+    assert_int_equal(rlock_acquire(o->lock, 5000, 60000, owner_told, o), RLOCK_OK);
+    kit_run(200);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], o->taken[RLOCK_ACQUIRED]); /* it waits for the row */
+    sql("COMMIT");
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_true(held("a") && held("b"));
+}
+
+static void key_of_another_kind_is_left_alone(void **state) {
+    rlock_client *of = client();
+    struct owner *mutex = owner_new(of, "k"), *fair = queued(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(mutex, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 0, 1000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_renew(mutex, 0), RLOCK_OK);
+    assert_int_equal(owner_release(mutex), RLOCK_OK);
+    assert_int_equal(owner_acquire(fair, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_acquire(mutex, 0, 1000), RLOCK_ERR_WRONG_TYPE);
+    assert_int_equal(owner_release(fair), RLOCK_OK);
+}
+
+static void waiters_whose_client_died_are_forgotten(void **state) {
+    struct owner *o;
+    rlock_options options;
+    (void)state;
+    dead_one_waits();
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.kind = RLOCK_KIND_SEMAPHORE;
+    options.permits = 1;
+    o = owner_with(client(), &options);
+    assert_int_equal(owner_acquire(o, 1000, 1000), RLOCK_OK);
+    assert_string_equal(sql("SELECT COUNT(*) FROM " MEMBERS), "1");
+}
+
+/* One request of many is refused: it alone. */
+static void error_of_one_request_undoes_no_other_one(void **state) {
+    enum { OWNERS = 40 };
+    rlock_client *of = client();
+    struct owner *o[OWNERS];
+    char key[16];
+    int i;
+    (void)state;
+    refuses_k17();
+    for (i = 0; i < OWNERS; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        o[i] = owner_new(of, key);
+        assert_int_equal(rlock_acquire(o[i]->lock, 0, 60000, owner_told, o[i]), RLOCK_OK);
+    }
+    for (i = 0; i < OWNERS; i++) {
+        assert_int_equal(owner_wait(o[i], RLOCK_ACQUIRED, 5000),
+                         i == 17 ? RLOCK_ERR_SERVER : RLOCK_OK);
+        snprintf(key, sizeof key, "k%d", i);
+        assert_int_equal(held(key), i != 17);
+    }
+    assert_string_equal(o[17]->text[RLOCK_ACQUIRED], "not this one");
+}
+
+static void client_that_is_freed_lets_go_of_all(void **state) {
+    enum { OWNERS = 200 };
+    rlock_client *of = patient(5000); /* one statement releases all of them */
+    char key[16];
+    int i, tries = 0;
+    (void)state;
+    for (i = 0; i < OWNERS; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        assert_int_equal(owner_acquire(owner_new(of, key), 1000, 60000), RLOCK_OK);
+    }
+    kit_reset();
+    while (engine.left() != 0 && tries++ < 2000) { /* for less than a lease */
+        server_sleep_ms(10);
+    }
+    assert_int_equal(engine.left(), 0);
+}
+
+#define FAULTS_SQL                                                                                \
+    TEST(black_holed_holder_is_told_by_its_deadline),                                             \
+        TEST(server_that_falls_silent_is_left_though_nothing_is_asked),                           \
+        TEST(connection_that_is_cut_loses_no_hold), TEST(hold_whose_row_is_gone_is_told_deleted), \
+        TEST(session_that_an_operator_ends_loses_no_hold),                                        \
+        TEST(functions_of_another_version_are_told),                                              \
+        TEST(functions_may_be_installed_again_while_locks_are_held),                              \
+        TEST(documented_query_shows_who_holds_a_mutex),                                           \
+        TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
+        TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \
+        TEST(waiters_whose_client_died_are_forgotten),                                            \
+        TEST(error_of_one_request_undoes_no_other_one), TEST(client_that_is_freed_lets_go_of_all)
+
+#endif
