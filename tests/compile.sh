@@ -1,10 +1,15 @@
 #!/bin/sh
 # The compile matrix: gcc and clang x c99, c11, c17, c++11, c++20, every warning an error. Prints TAP.
 # A compiler that is not there makes its tests fail.
+#
+#     sh tests/compile.sh        each compiler and standard, and each macro as C by gcc and as C++ by clang
+#     sh tests/compile.sh all    each macro with each of them, too
 cd "$(dirname "$0")/.." || exit 1
 work=${BUILD:-build}/compile
 rm -rf "$work"
 mkdir -p "$work"
+all=$work # the sources; each part of the matrix has a folder $work of its own
+every=${1:-}
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
 hiredis_cflags=$(pkg-config --cflags hiredis 2>/dev/null)
@@ -26,7 +31,7 @@ refuses() {
 # compile FLAGS... SOURCE, with the compiler, standard and warnings at hand
 compile() {
     # shellcheck disable=SC2086  # lists of words
-    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I"$work/warned" -I. -Iadapters "$@"
+    $compiler $language -std=$standard $warnings -pthread $hiredis_cflags $loop_cflags -I"$all/warned" -I. -Iadapters "$@"
 }
 
 # As users have it: rlock.h is silent about functions that nobody uses. To us the compiler names them.
@@ -364,143 +369,161 @@ rlock_loop all_of(rlockpp::lock &lock, rlockpp::client &client) {
     return lock ? rlockpp::asio_loop(io) : rlockpp::asio_loop(executor);
 }
 C
-for row in g++:c++17 g++:c++20 clang++:c++17 clang++:c++20; do
-    compiler=${row%:*} standard=${row#*:} language=
-    check "$compiler $standard: rlock.hpp" compile -Wold-style-cast -fsyntax-only "$work/cxx.cc"
-    check "$compiler $standard: rlock_asio.hpp" compile -Wold-style-cast -fsyntax-only "$work/asio.cc"
-done
-standard=c++20
-check "$compiler $standard: rlock_asio.hpp on Boost" \
-    compile -Wold-style-cast -DRLOCK_BOOST_ASIO -fsyntax-only "$work/asio.cc"
 
-for row in gcc:c99 gcc:c11 gcc:c17 g++:c++11 g++:c++20 clang:c99 clang:c11 clang:c17 clang++:c++11 clang++:c++20; do
-    compiler=${row%:*} standard=${row#*:}
+# The macros that leave something out or put something else in, and the adapters in programs of two files.
+macros_of_row() {
+    check "$me: without URLs" compile $posix -DRLOCK_NO_URL -c -o "$work/no_url.o" "$all/implementation.c"
+    check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$work/no_kinds.o" "$all/implementation.c"
+    check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$all/implementation.c"
+    check "$me: without reports" compile $posix -DRLOCK_NO_REPORTS -c -o "$work/no_reports.o" "$all/implementation.c"
+    check "$me: without reports and kinds" compile $posix -DRLOCK_NO_REPORTS -DRLOCK_NO_KINDS -O2 -fsyntax-only "$all/implementation.c"
+    check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$work/no_sentinel.o" "$all/implementation.c"
+    check "$me: without clusters" compile $posix -DRLOCK_NO_CLUSTER -c -o "$work/no_cluster.o" "$all/implementation.c"
+    check "$me: clusters without kinds" compile $posix -DRLOCK_NO_KINDS -DRLOCK_NO_SENTINEL -fsyntax-only "$all/implementation.c"
+    check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$work/macros.o" "$all/macros.c"
+    check "$me: every macro is used" link "$work/macros" "$work/macros.o"
+    check "$me: with the Redis store too" compile $posix -fsyntax-only "$all/macros.c"
+    check "$me: all static, and nobody uses it: no warning" compile_as_users $posix -DRLOCK_API=static \
+        -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -fsyntax-only "$all/declarations.c"
+    check "$me: all static without kinds: no warning" compile_as_users $posix -DRLOCK_API=static \
+        -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -DRLOCK_IMPLEMENTATION -fsyntax-only "$all/declarations.c"
+    check "$me: optimised" compile $posix -O2 -c -o "$work/optimised.o" "$all/implementation.c"
+    check "$me: RLOCK_HIREDIS_ASYNC names the header of hiredis" compile $posix -I"$all" -fsyntax-only "$all/named.c"
+    check "$me: hiredis that is included already is not again" compile $posix -fsyntax-only "$all/before.c"
+    echo 'int main(void) { return 0; }' >"$work/empty.c"
+    for adapter in $adapters; do
+        check "$me: the adapter of $adapter in one file" \
+            compile $posix -c -o "$work/one.o" "$all/$adapter-one.c"
+        check "$me: the adapter of $adapter in another" \
+            compile $posix -c -o "$work/two.o" "$all/$adapter-two.c"
+        compile -c -o "$work/empty.o" "$work/empty.c"
+        # shellcheck disable=SC2086
+        check "$me: the two files with the adapter of $adapter as one program" link "$work/two_files" \
+            "$work/empty.o" "$work/one.o" "$work/two.o" "$work/implementation.o" $loop_libs $hiredis_libs
+        [ "$adapter" = libuv ] && continue # threads are libuv's own
+        check "$me: the adapter of $adapter without threads" \
+            compile $posix -DRLOCK_NO_THREADS -c -o "$work/one.o" "$all/$adapter-one.c"
+        check "$me: without threads the adapter of $adapter asks for none" asks_for_no_thread "$work/one.o"
+        compile -c -o "$work/no_threads.o" "$all/no_threads.c"
+        # shellcheck disable=SC2086
+        check "$me: without threads the adapter of $adapter resolves no name" link "$work/no_threads" \
+            "$work/no_threads.o" "$work/one.o" "$work/implementation.o" $loop_libs $hiredis_libs
+    done
+}
+
+# What one compiler makes of one standard.
+row() {
+    compiler=${1%:*} standard=${1#*:}
     posix=-D_POSIX_C_SOURCE=200809L
     language='-x c -Wdeclaration-after-statement' # some programs that vendor a header are compiled so
     case $standard in c++*) language='-x c++' ;; esac
     me="$compiler $standard"
-    at=$work/$compiler-$standard
-    mkdir -p "$at"
 
-    check "$me: the declarations, twice" compile -fsyntax-only "$work/declarations.c"
-    check "$me: the implementation" compile $posix -c -o "$at/implementation.o" "$work/implementation.c"
-    check "$me: it exports the public functions and nothing else" exports_are_public "$at/implementation.o"
-    check "$me: a file that only uses it" compile $posix -c -o "$at/main.o" "$work/main.c"
+    check "$me: the declarations, twice" compile -fsyntax-only "$all/declarations.c"
+    check "$me: the implementation" compile $posix -c -o "$work/implementation.o" "$all/implementation.c"
+    check "$me: it exports the public functions and nothing else" exports_are_public "$work/implementation.o"
+    check "$me: a file that only uses it" compile $posix -c -o "$work/main.o" "$all/main.c"
     # shellcheck disable=SC2086
-    check "$me: the two as one program" link "$at/program" "$at/main.o" "$at/implementation.o" $hiredis_libs
+    check "$me: the two as one program" link "$work/program" "$work/main.o" "$work/implementation.o" $hiredis_libs
 
-    check "$me: without Redis" compile $posix -DRLOCK_NO_REDIS -c -o "$at/no_redis.o" "$work/implementation.c"
-    check "$me: without Redis it asks nothing of hiredis" knows_no_hiredis "$at/no_redis.o"
-    check "$me: without Redis it links alone" link "$at/no_redis" "$at/main.o" "$at/no_redis.o"
-    check "$me: without URLs" compile $posix -DRLOCK_NO_URL -c -o "$at/no_url.o" "$work/implementation.c"
-    check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$at/no_kinds.o" "$work/implementation.c"
-    check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$work/implementation.c"
-    check "$me: without reports" compile $posix -DRLOCK_NO_REPORTS -c -o "$at/no_reports.o" "$work/implementation.c"
-    check "$me: without reports and kinds" compile $posix -DRLOCK_NO_REPORTS -DRLOCK_NO_KINDS -O2 -fsyntax-only "$work/implementation.c"
-    check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$at/no_sentinel.o" "$work/implementation.c"
-    check "$me: without clusters" compile $posix -DRLOCK_NO_CLUSTER -c -o "$at/no_cluster.o" "$work/implementation.c"
-    check "$me: clusters without kinds" compile $posix -DRLOCK_NO_KINDS -DRLOCK_NO_SENTINEL -fsyntax-only "$work/implementation.c"
-    check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$at/macros.o" "$work/macros.c"
-    check "$me: every macro is used" link "$at/macros" "$at/macros.o"
-    check "$me: with the Redis store too" compile $posix -fsyntax-only "$work/macros.c"
-    check "$me: assertions compiled out" compile $posix -DNDEBUG -fsyntax-only "$work/implementation.c"
+    check "$me: without Redis" compile $posix -DRLOCK_NO_REDIS -c -o "$work/no_redis.o" "$all/implementation.c"
+    check "$me: without Redis it asks nothing of hiredis" knows_no_hiredis "$work/no_redis.o"
+    check "$me: without Redis it links alone" link "$work/no_redis" "$work/main.o" "$work/no_redis.o"
+    check "$me: assertions compiled out" compile $posix -DNDEBUG -fsyntax-only "$all/implementation.c"
     check "$me: RLOCK_MALLOC without RLOCK_FREE is refused" \
-        refuses RLOCK_FREE compile $posix -fsyntax-only "$work/half.c"
+        refuses RLOCK_FREE compile $posix -fsyntax-only "$all/half.c"
     for adapter in $adapters; do
-        check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$work/$adapter-one.c"
+        check "$me: the adapter of $adapter alone" compile $posix -fsyntax-only "$all/$adapter-one.c"
     done
 
-    check "$me: the election alone" compile -c -o "$at/elect-one.o" "$work/elect-one.c"
-    check "$me: the election in another file" compile -c -o "$at/elect-two.o" "$work/elect-two.c"
+    check "$me: the election alone" compile -c -o "$work/elect-one.o" "$all/elect-one.c"
+    check "$me: the election in another file" compile -c -o "$work/elect-two.o" "$all/elect-two.c"
     # shellcheck disable=SC2086
-    check "$me: the two files with the election as one program" link "$at/elect" \
-        "$at/elect-one.o" "$at/elect-two.o" "$at/main.o" "$at/implementation.o" $hiredis_libs
-    check "$me: the kit for tests alone" compile $posix -c -o "$at/testing-one.o" "$work/testing-one.c"
-    check "$me: the kit for tests without Redis" compile $posix -c -o "$at/testing-two.o" "$work/testing-two.c"
-    check "$me: the kit for tests in two files" link "$at/testing" "$at/testing-one.o" "$at/testing-two.o"
+    check "$me: the two files with the election as one program" link "$work/elect" \
+        "$work/elect-one.o" "$work/elect-two.o" "$work/main.o" "$work/implementation.o" $hiredis_libs
+    check "$me: the kit for tests alone" compile $posix -c -o "$work/testing-one.o" "$all/testing-one.c"
+    check "$me: the kit for tests without Redis" compile $posix -c -o "$work/testing-two.o" "$all/testing-two.c"
+    check "$me: the kit for tests in two files" link "$work/testing" "$work/testing-one.o" "$work/testing-two.o"
     check "$me: the kit for tests without kinds" \
-        compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$work/testing-two.c"
-    check "$me: the check of a loop" compile $posix -c -o "$at/loop_check.o" "$work/loop_check.c"
+        compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$all/testing-two.c"
+    check "$me: the check of a loop" compile $posix -c -o "$work/loop_check.o" "$all/loop_check.c"
 
     for hook in metrics trace; do
-        check "$me: the hook of $hook in one file" compile -Wswitch-enum -c -o "$at/$hook.o" "$work/$hook-one.c"
-        check "$me: the hook of $hook in another" compile -O2 -c -o "$at/$hook.o" "$work/$hook-two.c"
+        check "$me: the hook of $hook in one file" compile -Wswitch-enum -c -o "$work/$hook.o" "$all/$hook-one.c"
+        check "$me: the hook of $hook in another" compile -O2 -c -o "$work/$hook.o" "$all/$hook-two.c"
     done
-    check "$me: TLS alone" compile_tls $posix -c -o "$at/tls.o" "$work/tls-one.c"
-    check "$me: TLS in another file" compile_tls $posix -c -o "$at/tls.o" "$work/tls-two.c"
+    check "$me: TLS alone" compile_tls $posix -c -o "$work/tls.o" "$all/tls-one.c"
+    check "$me: TLS in another file" compile_tls $posix -c -o "$work/tls.o" "$all/tls-two.c"
     check "$me: TLS with an old hiredis is refused" \
-        refuses 'use stunnel and config.unix_path' compile -I"$work/old" $posix -fsyntax-only "$work/tls-one.c"
+        refuses 'use stunnel and config.unix_path' compile -I"$all/old" $posix -fsyntax-only "$all/tls-one.c"
 
     case $standard in
         c99 | c11 | c17)
             check "$me: without _POSIX_C_SOURCE it says what to define" \
-                refuses _POSIX_C_SOURCE=200809L compile -fsyntax-only "$work/implementation.c" ;;
+                refuses _POSIX_C_SOURCE=200809L compile -fsyntax-only "$all/implementation.c" ;;
     esac
     case $standard in
         c++11)
             check "$me: no warning of a cast, in the implementation" \
-                compile_as_users -Wold-style-cast $posix -fsyntax-only "$work/implementation.c"
+                compile_as_users -Wold-style-cast $posix -fsyntax-only "$all/implementation.c"
             for adapter in $adapters; do
                 check "$me: no warning of a cast, in the adapter of $adapter" \
-                    compile -Wold-style-cast $posix -fsyntax-only "$work/$adapter-one.c"
+                    compile -Wold-style-cast $posix -fsyntax-only "$all/$adapter-one.c"
             done
             check "$me: rlock.hpp says that it needs C++17" \
-                refuses 'needs C++17' compile -fsyntax-only "$work/cxx.cc" ;;
+                refuses 'needs C++17' compile -fsyntax-only "$all/cxx.cc" ;;
     esac
-    case $standard in
-        c99 | c++11)
-            check "$me: all static, and nobody uses it: no warning" compile_as_users $posix -DRLOCK_API=static \
-                -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -fsyntax-only "$work/declarations.c"
-            check "$me: all static without kinds: no warning" compile_as_users $posix -DRLOCK_API=static \
-                -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -DRLOCK_IMPLEMENTATION -fsyntax-only "$work/declarations.c"
-            check "$me: optimised" compile $posix -O2 -c -o "$at/optimised.o" "$work/implementation.c"
-            check "$me: RLOCK_HIREDIS_ASYNC names the header of hiredis" compile $posix -I"$work" -fsyntax-only "$work/named.c"
-            check "$me: hiredis that is included already is not again" compile $posix -fsyntax-only "$work/before.c"
-            echo 'int main(void) { return 0; }' >"$work/empty.c"
-            for adapter in $adapters; do
-                check "$me: the adapter of $adapter in one file" \
-                    compile $posix -c -o "$at/one.o" "$work/$adapter-one.c"
-                check "$me: the adapter of $adapter in another" \
-                    compile $posix -c -o "$at/two.o" "$work/$adapter-two.c"
-                compile -c -o "$at/empty.o" "$work/empty.c"
-                # shellcheck disable=SC2086
-                check "$me: the two files with the adapter of $adapter as one program" link "$at/two_files" \
-                    "$at/empty.o" "$at/one.o" "$at/two.o" "$at/implementation.o" $loop_libs $hiredis_libs
-                [ "$adapter" = libuv ] && continue # threads are libuv's own
-                check "$me: the adapter of $adapter without threads" \
-                    compile $posix -DRLOCK_NO_THREADS -c -o "$at/one.o" "$work/$adapter-one.c"
-                check "$me: without threads the adapter of $adapter asks for none" asks_for_no_thread "$at/one.o"
-                compile -c -o "$at/no_threads.o" "$work/no_threads.c"
-                # shellcheck disable=SC2086
-                check "$me: without threads the adapter of $adapter resolves no name" link "$at/no_threads" \
-                    "$at/no_threads.o" "$at/one.o" "$at/implementation.o" $loop_libs $hiredis_libs
-            done ;;
+    case $every-$1 in all-* | *-gcc:c99 | *-clang++:c++11) macros_of_row ;; esac
+}
+
+headers_for_cxx() {
+    compiler=${1%:*} standard=${1#*:} language=
+    check "$compiler $standard: rlock.hpp" compile -Wold-style-cast -fsyntax-only "$all/cxx.cc"
+    check "$compiler $standard: rlock_asio.hpp" compile -Wold-style-cast -fsyntax-only "$all/asio.cc"
+    case $1 in clang++:c++20)
+        check "$compiler $standard: rlock_asio.hpp on Boost" \
+            compile -Wold-style-cast -DRLOCK_BOOST_ASIO -fsyntax-only "$all/asio.cc" ;;
     esac
-done
+}
+
+# traces COMPILER: what 500 seeds of the simulator come to. The program of `make tests` is that of gcc.
+traces() {
+    sim=${BUILD:-build}/tests/sim/sim
+    if [ "$1" != gcc ] || [ ! -x "$sim" ] || [ -n "$(find rlock.h tests/*.h tests/sim -newer "$sim")" ]; then
+        sim=$work/sim
+        # shellcheck disable=SC2086
+        "$1" -std=c99 -O1 -D_GNU_SOURCE -I. -Itests -Itests/sim $hiredis_cflags $(pkg-config --cflags lua5.1) \
+            -o "$sim" tests/sim/sim.c $hiredis_libs $(pkg-config --libs lua5.1) || return 1
+    fi
+    "$sim" --seeds 500 | sed -n 's/.*, hash //p' >"$work/hash"
+    [ -s "$work/hash" ]
+}
+
+part() {
+    case $1 in
+        traces:*) check "500 seeds of the simulator, by ${1#*:}" traces "${1#*:}" ;;
+        headers:*) headers_for_cxx "${1#*:}" ;;
+        *) row "$1" ;;
+    esac
+}
+
+side_by_side part traces:clang gcc:c99 clang++:c++11 traces:gcc gcc:c11 gcc:c17 g++:c++11 g++:c++20 \
+    clang:c99 clang:c11 clang:c17 clang++:c++20 headers:g++:c++17 headers:g++:c++20 headers:clang++:c++17 headers:clang++:c++20
 
 compiler=g++
 # shellcheck disable=SC2086
 {
     check "a C program on the C++ implementation" \
-        link "$work/mixed" "$work/gcc-c99/main.o" "$work/g++-c++11/implementation.o" $hiredis_libs
+        link "$work/mixed" "$work/gcc:c99/main.o" "$work/g++:c++11/implementation.o" $hiredis_libs
     check "a C++ program on the C implementation" \
-        link "$work/mixed" "$work/g++-c++11/main.o" "$work/gcc-c99/implementation.o" $hiredis_libs
+        link "$work/mixed" "$work/g++:c++11/main.o" "$work/gcc:c99/implementation.o" $hiredis_libs
     check "the check of a loop, as C++, passes that of rlock_poll.h" \
-        link "$work/loop_check" "$work/g++-c++11/loop_check.o" "$work/g++-c++11/implementation.o" $hiredis_libs
+        link "$work/loop_check" "$work/g++:c++11/loop_check.o" "$work/g++:c++11/implementation.o" $hiredis_libs
     check "a clang program on the gcc implementation" \
-        link "$work/mixed" "$work/clang-c11/main.o" "$work/gcc-c11/implementation.o" $hiredis_libs
+        link "$work/mixed" "$work/clang:c11/main.o" "$work/gcc:c11/implementation.o" $hiredis_libs
 }
 
 # A seed of the simulator is the same run whoever compiled it.
-same_traces() {
-    for compiler in gcc clang; do
-        # shellcheck disable=SC2086
-        $compiler -std=c99 -O2 -D_GNU_SOURCE -I. -Itests -Itests/sim $hiredis_cflags $(pkg-config --cflags lua5.1) \
-            -o "$work/sim-$compiler" tests/sim/sim.c $hiredis_libs $(pkg-config --libs lua5.1) || return 1
-        "$work/sim-$compiler" --seeds 500 | sed -n 's/.*, hash //p' >"$work/hash-$compiler"
-    done
-    [ -s "$work/hash-gcc" ] && diff "$work/hash-gcc" "$work/hash-clang"
-}
-check "500 seeds of the simulator have one hash with gcc and with clang" same_traces
+check "500 seeds of the simulator have one hash with gcc and with clang" cmp "$work/traces:gcc/hash" "$work/traces:clang/hash"
 
 tap_ends

@@ -26,6 +26,43 @@ check() {
     fi
 }
 
+# worker FUNCTION WORD...: one of those that share the words. Whoever makes the folder of a word has it.
+worker() {
+    function=$1
+    shift
+    for word in "$@"; do
+        mkdir "$all/$word" 2>/dev/null || continue
+        (work=$all/$word count=0 && "$function" "$word"; echo '# its end') >"$all/$word.said" 2>&1
+    done
+}
+
+# side_by_side FUNCTION WORD...: calls FUNCTION WORD for each word, as many at a time as there are processors, each in a
+# shell and with a folder $work of its own; $all is the folder of them all. What they print is printed in the order of
+# the words, numbered through.
+side_by_side() {
+    all=$work workers=$(getconf _NPROCESSORS_ONLN)
+    while [ "$workers" -gt 0 ]; do
+        worker "$@" &
+        workers=$((workers - 1))
+    done
+    wait
+    shift
+    for word in "$@"; do
+        ended=
+        while IFS= read -r line; do
+            case $line in
+                'ok '*) count=$((count + 1)) && echo "ok $count - ${line#* - }" ;;
+                'not ok '*)
+                    count=$((count + 1)) failed=$((failed + 1))
+                    echo "not ok $count - ${line#* - }" ;;
+                '# its end') ended=yes ;;
+                *) echo "$line" ;;
+            esac
+        done <"$all/$word.said"
+        [ -n "$ended" ] || check "$word comes to its end" false
+    done
+}
+
 # silent COMMAND...: the command succeeds and says nothing.
 silent() {
     words=$("$@" 2>&1) && [ -z "$words" ] && return 0
