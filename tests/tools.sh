@@ -550,8 +550,9 @@ def piece(name, seconds, file, command="echo '1 passed, 0 failed'", finds=False)
 def steps():
     return [Step(name, 'make ' + name, 'test', pieces, [figure]) for name, figure, pieces in [
         ('two', RESULT, [piece('first', 1, 'a'), piece('second', 1, 'a')]),
+        ('bad', RESULT, [piece('wrong', 1, 'b', 'echo it went wrong; exit 3'),
+                         piece('status', 1, 'b', "echo '1 passed, 0 failed'; exit 3"), piece('silent', 1, 'b', ':')]),
         ('one', RESULT, [piece('other', 1, 'b')]),
-        ('bad', RESULT, [piece('wrong', 1, 'b', 'echo it went wrong; exit 3')]),
         ('long', RESULT, [piece('endless', 1000, 'a', 'sleep 1004')]),
         ('tight', RESULT, [piece('tight', 45, 'a')]),
         ('moves', RESULT, [piece('commit', 1, 'a', "git commit -q --allow-empty -m moved; echo '1 passed, 0 failed'"),
@@ -604,7 +605,8 @@ stalest_piece_goes_first() {
     sed -i '/\tsecond\t/s/\t20[0-9-]* /\t2001-01-01 /' "$project/tests/proof.tsv"
     change README.md '2034-01-01 00:00:00 +0000'
     proof --only two >/dev/null && ran || return 1
-    proof --only two --minutes 1 >/dev/null && ran second first # with time left, what passed the longest ago
+    proof --only two --minutes 1 >/dev/null && ran second first || return 1 # with time left, what passed the longest ago
+    proof --only two --minutes 1 >/dev/null && ran # on one commit a piece passes once
 }
 
 nothing_begins_that_cannot_end() {
@@ -634,13 +636,14 @@ interrupted_run_keeps_what_passed() {
 failed_piece_leaves_the_others_true() {
     new_project
     proof --only one,bad,two >"$work/said" && { echo 'it returned 0'; return 1; }
-    ran first second other wrong || return 1
-    recorded bad wrong FAILED && recorded one other passed && recorded two first passed || return 1
+    ran first second wrong status silent other || return 1
+    recorded bad wrong FAILED && recorded bad status FAILED && recorded bad silent FAILED || return 1
+    recorded one other passed && recorded two first passed || return 1
     grep -q 'it went wrong' "$project/docs/proof.md" || return 1
     proof --stale >"$work/said"
-    grep -q '^proof: bad: 1 failed$' "$work/said" && ! grep -qE '^proof: (one|two):' "$work/said" || return 1
+    grep -q '^proof: bad: 3 failed$' "$work/said" && ! grep -qE '^proof: (one|two):' "$work/said" || return 1
     proof --only one,two,bad >/dev/null
-    ran wrong
+    ran wrong status silent
 }
 
 changed_file_makes_its_step_stale_and_no_other() {
