@@ -605,7 +605,7 @@ stalest_piece_goes_first() {
     sed -i '/\tsecond\t/s/\t20[0-9-]* /\t2001-01-01 /' "$project/tests/proof.tsv"
     change README.md '2034-01-01 00:00:00 +0000'
     proof --only two >/dev/null && ran || return 1
-    proof --only two --minutes 1 >/dev/null && ran second first || return 1 # with time left, what passed the longest ago
+    proof --only two --minutes 1 >/dev/null && ran second first || return 1 # the longest ago
     proof --only two --minutes 1 >/dev/null && ran # on one commit a piece passes once
 }
 

@@ -60,6 +60,7 @@ def named_in(path):
     return found
 
 
+@functools.lru_cache(None)
 def files_of(*patterns):
     """The files that match, and all that these name, directly or not. rlock.h counts as the parts that make it."""
     found, left = set(), {path for path in tracked() for pattern in patterns if fnmatch.fnmatchcase(path, pattern)}
@@ -71,12 +72,13 @@ def files_of(*patterns):
             found.add(path)
             if not path.startswith('src/'):
                 left |= named_in(path) - found
-    return found
+    return frozenset(found)
 
 
 def reads(*patterns):
     """A function, because the tests that catch a bug may be others when the piece was run."""
-    return lambda: files_of('Makefile', 'tools/apart', *patterns)
+    patterns = sorted({'Makefile', 'tools/apart', *patterns})
+    return lambda: files_of(*patterns)
 
 
 # --- the suites ---
@@ -124,20 +126,25 @@ def planted():
     return subjects
 
 
+@functools.lru_cache(None)
+def caught():
+    """The suite that caught each bug last."""
+    path = os.path.join(kit.ROOT, 'tests', 'mutants', 'caught.txt')
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding='utf-8') as text:
+        return {name: suite.replace('-asan', '') for name, suite in
+                re.findall(r'^([\w-]+) +\| +([\w-]+)', text.read(), re.M)}
+
+
 def catchers(bugs):
     """Patterns of the tests that caught these bugs last; all tests, where that is not known of each."""
     engine = any(file.startswith('stores/') for bug in bugs for file in bug.files)
     programs = {suite.name: sources(suite.command) for suite in suites('stores' if engine else 'test', 'proof')}
-    caught = {}
-    path = os.path.join(kit.ROOT, 'tests', 'mutants', 'caught.txt')
-    if os.path.exists(path):
-        with open(path, encoding='utf-8') as text:
-            caught = dict(re.findall(r'^([\w-]+)[\s|]+([\w-]+)', text.read(), re.M))
-    found = [programs.get(caught.get(bug.name), programs.get(str(caught.get(bug.name)).replace('-asan', '')))
-             for bug in bugs]
+    found = [programs.get(caught().get(bug.name)) for bug in bugs]
     if None in found or [] in found:
         found = [['tests/engines/*.c' if engine else 'tests/*.c', 'tests/sim/sim.c']]
-    return [pattern for patterns in found for pattern in patterns]
+    return sorted({pattern for patterns in found for pattern in patterns})
 
 
 def bug_piece(name, bugs, seconds):
@@ -236,3 +243,9 @@ def steps():
         Step('matrix', 'make matrix', 'test', list(matrix_pieces()), [RESULT, r'^(?:hiredis|redis|valkey) .*$'],
              waits=True, lacking=r'knows no mirror'),
     ]
+
+
+def look_again():
+    """Files may have changed."""
+    for cached in (tracked, named_in, files_of, caught):
+        cached.cache_clear()
