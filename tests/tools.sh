@@ -72,6 +72,53 @@ refused_namespace_is_said_once() {
     [ "$(echo "$lines" | grep -c '^apart: no pid namespace')" = 1 ] && [ "$(echo "$lines" | tail -n 1)" = ran ]
 }
 
+# --- tests/private.h ---
+
+# is_in PROCESS STATES: it is there, in one of these states of /proc/PID/status.
+is_in() {
+    grep -qs "^State:[[:space:]]*[$2]" "/proc/$1/status"
+}
+
+# A program with a Redis that stands still: its number and its folder are in the file "server".
+starts_a_private_server() {
+    cat >"$work/private.c" <<'END'
+#include "server.h"
+static struct server s;
+int main(void) {
+    if (server_start(&s, NULL) != 0) {
+        return 1;
+    }
+    server_pause(&s);
+    printf("%d %s\n", (int)s.pid, s.dir);
+    fflush(stdout);
+    return pause();
+}
+END
+    "${CC:-cc}" -std=c99 -D_GNU_SOURCE -Itests -o "$work/private" "$work/private.c" || return 1
+    rm -f "$work/server"
+    PATH="$PWD/build/bin:$PATH" "$work/private" >"$work/server" &
+    program=$!
+    until [ -s "$work/server" ]; do
+        kill -0 $program || return 1
+        sleep 0.05
+    done
+    read -r server folder <"$work/server"
+}
+
+# private_server_ends SIGNAL: after a program that got this one; its folder goes too if the program could see to it.
+private_server_ends() {
+    starts_a_private_server || return 1
+    is_in "$server" T || { echo 'it does not stand still'; return 1; }
+    [ -d "$folder" ] || return 1
+    kill -"$1" $program
+    wait $program
+    tries=0
+    while is_in "$server" RSDT && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+    is_in "$server" RSDT && return 1
+    [ "$1" = TERM ] && [ -d "$folder" ] && return 1
+    rm -rf "$folder"
+}
+
 if namespaces; then
     check signal_to_a_number_outside_changes_nothing signal_to_a_number_outside_changes_nothing
     check suite_that_was_killed_leaves_no_process_and_no_file killed_leaves_nothing KILL
@@ -82,6 +129,8 @@ else
     echo 'not applicable: namespaces, this system refuses them'
 fi
 check refused_namespace_is_said_once refused_namespace_is_said_once
+check private_server_that_stands_still_ends_with_its_program_and_its_folder private_server_ends TERM
+check private_server_that_stands_still_ends_with_a_program_that_is_killed private_server_ends KILL
 
 # --- tools/run-tests ---
 
