@@ -1,7 +1,7 @@
 /* A private server for tests: a process in a folder of its own, no other's business.
  *
  *     static struct server s;                   or another one of zeros
- *     server_folder(&s);                        makes its folder
+ *     server_folder(&s);                        makes its folder; some tests want no more
  *     s.pid = server_begins(&s, argv, NULL);    starts it there ...
  *     server_waits(&s, answers);                ... and waits until it answers
  *     server_ends(&s, SIGTERM);                 ends the process; it can be started again

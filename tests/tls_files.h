@@ -11,11 +11,9 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "private.h"
 
 #define FILES_DAY (24 * 60 * 60L)
 #define FILES_MAX 32
@@ -25,7 +23,7 @@ struct identity {
     X509 *certificate;
 };
 
-static char files_folder[64];
+static struct server files; /* the folder alone */
 
 static inline const char *files_path(const char *name) {
     static char paths[FILES_MAX][128];
@@ -33,7 +31,7 @@ static inline const char *files_path(const char *name) {
     char wanted[128];
     int i;
 
-    snprintf(wanted, sizeof wanted, "%s/%s", files_folder, name);
+    snprintf(wanted, sizeof wanted, "%s/%s", files.dir, name);
     for (i = 0; i < next; i++) {
         if (strcmp(paths[i], wanted) == 0) {
             return paths[i];
@@ -110,20 +108,6 @@ static inline void files_forget(struct identity *it) {
     X509_free(it->certificate);
 }
 
-static pid_t files_owner; /* a forked child leaves the folder */
-
-static inline void files_remove(void) {
-    char command[96];
-
-    if (files_owner == getpid() && files_folder[0] != '\0') {
-        snprintf(command, sizeof command, "rm -rf -- '%s'", files_folder);
-        if (system(command) != 0) {
-            fprintf(stderr, "%s is left\n", files_folder);
-        }
-        files_folder[0] = '\0';
-    }
-}
-
 /* A folder with one authority in it, under the name by which OpenSSL looks for it. */
 static inline void files_authority(const struct identity *ca) {
     char name[64];
@@ -142,18 +126,12 @@ static inline void files_authority(const struct identity *ca) {
 
 /* What the tests use: see its names. */
 static inline int files_make(void) {
-    const char *tmp = getenv("TMPDIR");
     struct identity ca, other, one;
     FILE *file;
 
-    snprintf(files_folder, sizeof files_folder, "%s/rlock-tls-XXXXXX",
-             tmp != NULL && *tmp != '\0' && strlen(tmp) < 32 ? tmp : "/tmp");
-    if (mkdtemp(files_folder) == NULL) {
-        perror(files_folder);
+    if (server_folder(&files) != 0) {
         return -1;
     }
-    files_owner = getpid();
-    atexit(files_remove);
     ca = files_identity("ca", NULL, 30, NULL);
     files_authority(&ca);
     other = files_identity("other-ca", NULL, 30, NULL);
