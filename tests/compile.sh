@@ -508,7 +508,8 @@ part() {
 }
 
 side_by_side part traces:clang gcc:c99 clang++:c++11 traces:gcc gcc:c11 gcc:c17 g++:c++11 g++:c++20 \
-    clang:c99 clang:c11 clang:c17 clang++:c++20 headers:g++:c++17 headers:g++:c++20 headers:clang++:c++17 headers:clang++:c++20
+    clang:c99 clang:c11 clang:c17 clang++:c++20 headers:g++:c++17 headers:g++:c++20 headers:clang++:c++17 \
+    headers:clang++:c++20
 
 compiler=g++
 # shellcheck disable=SC2086
@@ -524,6 +525,7 @@ compiler=g++
 }
 
 # A seed of the simulator is the same run whoever compiled it.
-check "500 seeds of the simulator have one hash with gcc and with clang" cmp "$work/traces:gcc/hash" "$work/traces:clang/hash"
+check "500 seeds of the simulator have one hash with gcc and with clang" \
+    cmp "$work/traces:gcc/hash" "$work/traces:clang/hash"
 
 tap_ends

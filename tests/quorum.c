@@ -31,6 +31,7 @@ static void *count_malloc(size_t size) {
 #define TIMEOUT_MS 200  /* of a command, so that a dead server is noticed soon */
 #define SHORT_MS 1500   /* a lease, after which it is sure that nothing comes late any more */
 #define WATCHDOG_MS 600 /* longer than it takes to notice one */
+#define LATE_US 200000  /* of a loss that is told: ten times what a busy machine needs */
 
 static struct server servers[SERVERS];
 static bool paused[SERVERS];
@@ -427,6 +428,7 @@ static void hold_survives_one_fault_after_the_other(void **state) {
 
 static void vote_that_was_never_got_is_won_when_its_server_comes(void **state) {
     struct owner *o;
+    long long left_ms;
 
     (void)state;
     server_kill9(&servers[1]);
@@ -438,7 +440,8 @@ static void vote_that_was_never_got_is_won_when_its_server_comes(void **state) {
     restarted(1);
     restarted(4);
     assert_true(kit_until(all_votes, NULL, 3000));
-    assert_true(num(ask(&servers[1], "PTTL k")) <= num(ask(&servers[0], "PTTL k")) + 2);
+    left_ms = num(ask(&servers[0], "PTTL k"));
+    assert_true(num(ask(&servers[1], "PTTL k")) <= left_ms + 2);
     assert_int_equal(owner_release(o), RLOCK_OK);
     assert_true(kit_until(no_keys, NULL, 1000));
 }
@@ -478,7 +481,7 @@ static void three_down_are_a_loss_by_the_deadline(void **state) {
     assert_int_equal(owner_acquire(other, 0, 0), RLOCK_ERR_CONN);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + 20000);
+    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + LATE_US);
     assert_int_equal(owner_acquire(other, 3 * TIMEOUT_MS, 0), RLOCK_ERR_CONN);
     for (i = 0; i < MAJORITY; i++) {
         restarted(i);
@@ -501,7 +504,7 @@ static void three_silent_are_a_loss_by_the_deadline(void **state) {
     assert_int_equal(rlock_acquire(other->lock, RLOCK_FOREVER, 0, owner_told, other), RLOCK_OK);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + 20000);
+    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + LATE_US);
     assert_int_equal(other->seen[RLOCK_ACQUIRED], 0);
     kit_run(WATCHDOG_MS);
     assert_int_equal(other->seen[RLOCK_ACQUIRED], 0);

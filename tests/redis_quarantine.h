@@ -278,6 +278,7 @@ static void promotion_is_seen_and_a_new_history_is_not(void **state) {
     replica.port = server_free_port();
     assert_int_equal(server_start(&replica, args), 0);
     operator_vouches(&server);
+    tell(ask(&server, "CONFIG SET repl-diskless-sync-delay 0"));
     tell(ask(&replica, "REPLICAOF 127.0.0.1 %d", server.port));
     assert_true(kit_until(server_follows, &replica, 20000));
     assert_int_equal(attempt(&server), RLOCK_OK);

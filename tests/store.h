@@ -1022,7 +1022,7 @@ static void fair_who_leaves_the_line_is_passed_over(void **state) {
     IS(tried(hand_of(1, RLOCK_KIND_FAIR), 0, STORE_LEASE_MS), RLOCK_ERR_BUSY); /* it is connected */
     for (i = 0; i < 3; i++) {
         line[i] = hand_of(1, RLOCK_KIND_FAIR);
-        asks(line[i], i == 0 ? 100 : RLOCK_FOREVER, STORE_LEASE_MS);
+        asks(line[i], i == 0 ? 300 : RLOCK_FOREVER, STORE_LEASE_MS);
         row->run_ms(20);
     }
     line[3] = hand_of(2, RLOCK_KIND_FAIR);
