@@ -248,11 +248,11 @@ examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
 ifneq ($(LINED),.)
-# Programs are only compiled anew if a part was changed, not if its file is newer.
+# Programs are only compiled anew if a part was changed, not if its file is newer. Two makes may do this at a time.
 $(LINED)/joined: $(parts) tools/join rlock.h
 	@mkdir -p $(@D)
-	@tools/join --lines >$(@D)/rlock.h.new
-	@if cmp -s $(@D)/rlock.h.new $(@D)/rlock.h; then rm $(@D)/rlock.h.new; else mv $(@D)/rlock.h.new $(@D)/rlock.h; fi
+	@new=$(@D)/rlock.h.$$$$; tools/join --lines >$$new || { rm -f $$new; exit 1; }; \
+	if cmp -s $$new $(@D)/rlock.h; then rm $$new; else mv $$new $(@D)/rlock.h; fi
 	@touch $@
 
 $(LINED)/rlock.h: $(LINED)/joined
@@ -260,7 +260,7 @@ $(LINED)/rlock.h: $(LINED)/joined
 
 $(filter-out %/rlock.h,$(lined)): $(LINED)/%: %
 	@mkdir -p $(@D)
-	@{ echo '#line 1 "$<"'; cat $<; } >$@
+	@{ echo '#line 1 "$<"'; cat $<; } >$@.$$$$ && mv $@.$$$$ $@
 endif
 
 # Of tools that compile themselves, or that call make several times at once.
