@@ -41,7 +41,7 @@ struct engine {
     bool polls;         /* nothing is pushed: who waits polls */
     bool of_sessions;   /* a hold ends with its session, which may end before its lease; one of
                          several keys there is none */
-    int64_t lease_ms;   /* of a hold whose end is waited for */
+    int64_t lease_ms;   /* of a hold whose end is waited for; 0 = as long as a session gives */
     int64_t lost_ms[2]; /* it is lost in this range of times after the end of its server */
     int64_t long_ms;    /* of a hold that is renewed; 0 = the watchdog's */
     int far_mode;       /* of the proxy: how far away a server may be ... */

@@ -119,31 +119,33 @@ static void clears(void) {
     sql("DELETE FROM rlock_members");
 }
 
-static const struct engine engine = {"MariaDB",
-                                     starts,
-                                     starts_proxy,
-                                     stops,
-                                     writes_url,
-                                     makes,
-                                     rlock_mariadb_free,
-                                     pauses,
-                                     resumes,
-                                     dies,
-                                     comes_back,
-                                     ends_sessions,
-                                     has,
-                                     left,
-                                     clears,
-                                     true,
-                                     false,
-                                     1500,
-                                     {600, 1600},
-                                     120000,
-                                     DELAY_200_MS,
-                                     200,
-                                     5000,
-                                     RLOCK__MY_KEY_MAX,
-                                     "at most 2,000 bytes",
-                                     6};
+static const struct engine engine = {
+    "MariaDB",
+    starts,
+    starts_proxy,
+    stops,
+    writes_url,
+    makes,
+    rlock_mariadb_free,
+    pauses,
+    resumes,
+    dies,
+    comes_back,
+    ends_sessions,
+    has,
+    left,
+    clears,
+    true,                  /* polls */
+    false,                 /* of_sessions */
+    1500,                  /* lease_ms */
+    {600, 1600},           /* lost_ms */
+    120000,                /* long_ms */
+    DELAY_200_MS,          /* far_mode */
+    200,                   /* far_ms */
+    5000,                  /* far_lease_ms */
+    RLOCK__MY_KEY_MAX,     /* key_max */
+    "at most 2,000 bytes", /* key_too_long */
+    6                      /* wishes */
+};
 
 #endif

@@ -128,31 +128,33 @@ static void clears(void) {
     sql("TRUNCATE rlock.keys, rlock.members");
 }
 
-static const struct engine engine = {"PostgreSQL",
-                                     starts,
-                                     starts_proxy,
-                                     stops,
-                                     writes_url,
-                                     makes,
-                                     rlock_postgres_free,
-                                     pauses,
-                                     resumes,
-                                     dies,
-                                     comes_back,
-                                     ends_sessions,
-                                     has,
-                                     left,
-                                     clears,
-                                     false,
-                                     false,
-                                     1500,
-                                     {600, 1600},
-                                     120000,
-                                     DELAY_200_MS,
-                                     200,
-                                     5000,
-                                     RLOCK__PG_KEY_MAX,
-                                     "at most 2,000 bytes",
-                                     5};
+static const struct engine engine = {
+    "PostgreSQL",
+    starts,
+    starts_proxy,
+    stops,
+    writes_url,
+    makes,
+    rlock_postgres_free,
+    pauses,
+    resumes,
+    dies,
+    comes_back,
+    ends_sessions,
+    has,
+    left,
+    clears,
+    false,                 /* polls */
+    false,                 /* of_sessions */
+    1500,                  /* lease_ms */
+    {600, 1600},           /* lost_ms */
+    120000,                /* long_ms */
+    DELAY_200_MS,          /* far_mode */
+    200,                   /* far_ms */
+    5000,                  /* far_lease_ms */
+    RLOCK__PG_KEY_MAX,     /* key_max */
+    "at most 2,000 bytes", /* key_too_long */
+    5                      /* wishes */
+};
 
 #endif

@@ -86,31 +86,33 @@ static void clears(void) {
 
 #define LONGEST_MS (ZOOKEEPER_SESSION_MS - 2 * ZOOKEEPER_TICK_MS) /* the longest lease given */
 
-static const struct engine engine = {"ZooKeeper",
-                                     starts,
-                                     starts_proxy,
-                                     stops,
-                                     writes_url,
-                                     rlock_zookeeper_new,
-                                     rlock_zookeeper_free,
-                                     pauses,
-                                     resumes,
-                                     dies,
-                                     comes_back,
-                                     NULL,
-                                     has,
-                                     NULL,
-                                     clears,
-                                     false,
-                                     true,
-                                     LONGEST_MS,
-                                     {LONGEST_MS / 2, LONGEST_MS},
-                                     0,
-                                     DELAY_50_MS,
-                                     50,
-                                     1000,
-                                     RLOCK__ZK_KEY_MAX,
-                                     "at most 1,000 bytes",
-                                     5};
+static const struct engine engine = {
+    "ZooKeeper",
+    starts,
+    starts_proxy,
+    stops,
+    writes_url,
+    rlock_zookeeper_new,
+    rlock_zookeeper_free,
+    pauses,
+    resumes,
+    dies,
+    comes_back,
+    NULL,
+    has,
+    NULL,
+    clears,
+    false,                        /* polls */
+    true,                         /* of_sessions */
+    0,                            /* lease_ms */
+    {LONGEST_MS / 2, LONGEST_MS}, /* lost_ms */
+    0,                            /* long_ms */
+    DELAY_50_MS,                  /* far_mode */
+    50,                           /* far_ms */
+    1000,                         /* far_lease_ms */
+    RLOCK__ZK_KEY_MAX,            /* key_max */
+    "at most 1,000 bytes",        /* key_too_long */
+    5                             /* wishes */
+};
 
 #endif
