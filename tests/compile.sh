@@ -486,9 +486,9 @@ headers_for_cxx() {
     esac
 }
 
-# traces COMPILER: what 500 seeds of the simulator come to. The program of `make tests` is that of gcc.
+# traces COMPILER: what 500 seeds of the simulator come to. The program $SIM is that of gcc, if it is up to date.
 traces() {
-    sim=${BUILD:-build}/tests/sim/sim
+    sim=${SIM:-}
     if [ "$1" != gcc ] || [ ! -x "$sim" ] || [ -n "$(find rlock.h tests/*.h tests/sim -newer "$sim")" ]; then
         sim=$work/sim
         # shellcheck disable=SC2086
