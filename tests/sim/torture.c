@@ -1482,8 +1482,8 @@ static void run_row(enum sim_step step, const struct slice *slice) {
     print_row(step);
 }
 
-/* All rows of a scenario in one process: to fork, and to look for leaks, takes longer than a row of a
- * small slice. */
+/* All rows of a scenario in one process: to fork, and to look for leaks, takes longer than a row of
+ * a small slice. */
 static void run_rows(enum sim_step step, const struct slice *slice) {
     for (step = (enum sim_step)0; step < SIM_STEPS; step = (enum sim_step)(step + 1)) {
         progress->at = progress->runs = 0;
