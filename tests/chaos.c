@@ -287,7 +287,7 @@ static void servers_are_watched(void) {
             if (s->pid > 0 && waitpid(s->pid, NULL, WNOHANG) == s->pid) {
                 violated(PROOF_ALIVE, -1, "a server ended by itself");
                 s->pid = 0;
-                site_runs(&sites[i], k);
+                server_runs(&sites[i], k);
             }
         }
     }
@@ -371,7 +371,7 @@ static bool servers_start(void) {
 
             s->port = server_free_port();
             if (server_start(s, i == KEPT ? kept : lossy) != 0 || !clock_is_set("site", i, 0) ||
-                !site_runs(&sites[i], k)) {
+                !server_runs(&sites[i], k)) {
                 return false;
             }
             memcpy(world->socket[i][k], s->socket, sizeof s->socket);

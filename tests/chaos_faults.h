@@ -133,7 +133,7 @@ static inline bool client_starts(int number) {
     return clients[number].pid > 0;
 }
 
-static inline bool site_runs(struct site *s, int which) {
+static inline bool server_runs(struct site *s, int which) {
     pid_t old = s->server[which].pid;
     bool up;
 
@@ -335,7 +335,7 @@ static inline bool server_is_killed(struct active *a) {
 }
 
 static inline bool server_is_back(struct active *a) {
-    return site_runs(&sites[a->victim], sites[a->victim].primary);
+    return server_runs(&sites[a->victim], sites[a->victim].primary);
 }
 
 /* The replica is cut off first, so that what the primary still takes is lost with it. */
@@ -356,7 +356,7 @@ static inline bool primary_is_replaced(struct active *a) {
     }
     if (dice(2) == 0) {
         server_dies(s, old);
-        site_runs(s, old);
+        server_runs(s, old);
     }
     hand_done(hand_asks(&s->server[old], "REPLICAOF 127.0.0.1 %d", primary_of(a)->port));
     return true; /* one that stays alone will be promoted with old data: that is no worse */

@@ -138,7 +138,8 @@ static inline pid_t server_begins(const struct server *s, const char *const *arg
 
 /* Runs a program in the folder to its end, as server_begins, and returns its status as wait(2) has
  * it. */
-static inline int server_runs(const struct server *s, const char *const *argv, const char *input) {
+static inline int server_executes(const struct server *s, const char *const *argv,
+                                  const char *input) {
     int status = -1;
 
     waitpid(server_begins(s, argv, input), &status, 0);

@@ -43,6 +43,7 @@ struct engine {
                          several keys there is none */
     int64_t lease_ms;   /* of a hold whose end is waited for; 0 = as long as a session gives */
     int64_t lost_ms[2]; /* it is lost in this range of times after the end of its server */
+    int64_t wait_ms;    /* a waiter is served in this time when the server goes on */
     int64_t long_ms;    /* of a hold that is renewed; 0 = the watchdog's */
     int far_mode;       /* of the proxy: how far away a server may be ... */
     int64_t far_ms;     /* ... each way ... */

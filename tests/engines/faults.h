@@ -131,7 +131,7 @@ static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
     assert_in_range(waited_ms(o, RLOCK_LOST, start_us), engine.lost_ms[0], engine.lost_ms[1]);
     assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
     engine.resumes();
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, engine.wait_ms), RLOCK_OK);
 }
 
 static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
@@ -153,7 +153,7 @@ static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
         assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
         assert_int_equal(owner_release(o), RLOCK_OK);
     }
-    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, engine.wait_ms), RLOCK_OK);
 }
 
 /* --- the set-up --- */

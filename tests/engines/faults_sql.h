@@ -237,7 +237,6 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
         TEST(session_that_an_operator_ends_loses_no_hold),                                        \
         TEST(functions_of_another_version_are_told),                                              \
         TEST(functions_may_be_installed_again_while_locks_are_held),                              \
-        TEST(documented_query_shows_who_holds_a_mutex),                                           \
         TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
         TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \
         TEST(waiters_whose_client_died_are_forgotten),                                            \

@@ -913,6 +913,7 @@ int main(int argc, char **argv) {
         TEST(several_keys_and_others_never_wait_in_a_circle),
         TEST(key_beside_one_that_is_waited_for_is_free),
         TEST(forked_child_says_no_farewell),
+        TEST(documented_query_shows_who_holds_a_mutex),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);

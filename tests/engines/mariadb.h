@@ -174,7 +174,7 @@ static inline int mariadb_start(struct server *server) {
     mkdir(path, 0755);
     mariadb_moves(server);
     snprintf(data, sizeof data, "--datadir=%s/data", server->dir);
-    if (server_owns(server, path) != 0 || server_runs(server, argv, "bootstrap") != 0 ||
+    if (server_owns(server, path) != 0 || server_executes(server, argv, "bootstrap") != 0 ||
         mariadb_continue(server) != 0) {
         return -1;
     }

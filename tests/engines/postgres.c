@@ -647,6 +647,7 @@ int main(int argc, char **argv) {
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
         TEST(rows_are_locked_in_one_order),
         TEST(farewell_that_takes_long_is_executed_all_the_same),
+        TEST(documented_query_shows_who_holds_a_mutex),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);

@@ -182,7 +182,7 @@ static inline int postgres_begin(struct server *server, const char *const *argv)
     }
     server->port = server_free_port();
     snprintf(server->url, sizeof server->url, "postgres://me@127.0.0.1:%d/postgres", server->port);
-    return server_runs(server, argv, NULL) == 0 ? postgres_continue(server) : -1;
+    return server_executes(server, argv, NULL) == 0 ? postgres_continue(server) : -1;
 }
 
 static inline int postgres_start(struct server *server) {

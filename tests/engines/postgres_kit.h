@@ -148,6 +148,7 @@ static const struct engine engine = {
     false,                 /* of_sessions */
     1500,                  /* lease_ms */
     {600, 1600},           /* lost_ms */
+    5000,                  /* wait_ms */
     120000,                /* long_ms */
     DELAY_200_MS,          /* far_mode */
     200,                   /* far_ms */

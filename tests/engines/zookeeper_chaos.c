@@ -124,5 +124,6 @@ static const struct engine engine = {"ZooKeeper",
                                      0,
                                      0,
                                      0,
+                                     0,
                                      NULL,
                                      0};

@@ -106,6 +106,7 @@ static const struct engine engine = {
     true,                         /* of_sessions */
     0,                            /* lease_ms */
     {LONGEST_MS / 2, LONGEST_MS}, /* lost_ms */
+    20000,                        /* wait_ms */
     0,                            /* long_ms */
     DELAY_50_MS,                  /* far_mode */
     50,                           /* far_ms */
