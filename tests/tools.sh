@@ -437,7 +437,7 @@ copy=$work/planted
 make_copy() {
     rm -rf "$copy"
     mkdir -p "$copy/tools" "$copy/tests/mutants" "$copy/src"
-    cp tools/mutants tools/kit.py tools/apart "$copy/tools"
+    cp tools/mutants tools/planted.py tools/kit.py tools/apart "$copy/tools"
     printf 'if (one) {\n    two();\n}\nif (three) {\n    two();\n}\n' >"$copy/src/part.h"
     row stands-once 'It stands there once.' src/part.h '- if (three) {' '- two();' '+ if (!three) {' '+     two();' \
         >"$copy/tests/mutants/well.txt"
@@ -537,7 +537,44 @@ hunted_bugs_are_told() {
     echo "$said" | grep -q '^missed: silent: ' && [ "$(echo "$said" | tail -n 1)" = '2 planted, 1 caught, 1 missed' ] &&
         [ "$(cat "$copy/tests/mutants/caught.txt")" = 'loud | one | first' ] || return 1
     # What caught it is tried alone, and nothing else is compared with it.
-    "$copy/tools/mutants" loud && ! "$copy/tools/mutants" silent
+    "$copy/tools/mutants" loud && ! "$copy/tools/mutants" silent || return 1
+    # What is known to be missed is named, counted, and stays known.
+    echo 'silent | nothing | nobody asks' >>"$copy/tests/mutants/caught.txt"
+    said=$("$copy/tools/mutants" silent) || return 1
+    echo "$said"
+    echo "$said" | grep -qx 'missed, as is known: silent: nobody asks' &&
+        [ "$(echo "$said" | tail -n 1)" = '1 planted, 0 caught, 1 missed' ] &&
+        grep -qx 'silent | nothing | nobody asks' "$copy/tests/mutants/caught.txt"
+}
+
+bugs_that_no_program_here_has_are_counted() {
+    make_hunted
+    mkdir "$copy/adapters"
+    echo 'if (one) {' >"$copy/adapters/rlock_uloop.h"
+    row foreign 'It is not here.' adapters/rlock_uloop.h '- if (one) {' '+ if (two) {' >>"$copy/tests/mutants/well.txt"
+    sed -i 's|/usr|/nowhere|g' "$copy/tools/mutants"
+    said=$(unset UBOX; /usr/bin/python3 "$copy/tools/mutants" loud foreign) || return 1
+    echo "$said"
+    [ "$(echo "$said" | tail -n 2 | tr '\n' ' ')" = '1 left out 1 planted, 1 caught, 0 missed ' ]
+}
+
+# A set-up may fail without the bug too. It is no test: asked for by a name that is none, a program runs nothing.
+failing_set_up_is_no_test() {
+    make_hunted
+    cat >"$copy/Makefile" <<'END'
+$(BUILD)/tests/sets-up: src/part.h
+	mkdir -p $(@D)
+	{ echo '#!/bin/sh'; echo '[ -z "$$1" ] || exit 0'; sed 's/^/# /' src/part.h; \
+		echo 'echo "[  FAILED  ] GROUP SETUP"; exit 1'; } >$@
+	chmod +x $@
+END
+    suite sets-up
+    said=$("$copy/tools/mutants" silent) && return 1
+    echo "$said"
+    echo "$said" | grep -q '^could not be tried: silent: .*sets-up: the run$' || return 1
+    # Nor does it tell anything that a test is gone.
+    echo 'silent | sets-up | gone' >"$copy/tests/mutants/caught.txt"
+    "$copy/tools/mutants" silent | grep -q '^silent: the true program fails sets-up: gone as well'
 }
 
 failure_of_the_true_program_says_nothing() {
@@ -562,6 +599,10 @@ changed_files_and_rows_are_drawn() {
         [ "$(tools/mutants --since HEAD --list)" = elsewhere ] || { echo 'not that of the changed file'; exit 1; }
         sed -i 's/ok 2 - third/ok 2 - fourth/' tests/mutants/well.txt
         [ "$(tools/mutants --since HEAD --list | tr '\n' ' ')" = 'elsewhere silent ' ] || { echo 'not the row'; exit 1; }
+        sed 's/elsewhere/another/' tests/mutants/more.txt >tests/mutants/new.txt
+        [ "$(tools/mutants --since HEAD --list | tr '\n' ' ')" = 'elsewhere another silent ' ] ||
+            { echo 'not a new file'; exit 1; }
+        rm tests/mutants/new.txt
         [ "$(tools/mutants --sample 1 --list)" = "$(tools/mutants --sample 1 --list)" ] &&
             [ "$(tools/mutants --sample 2 --list | sort -u | wc -l)" = 2 ]
     )
@@ -575,18 +616,20 @@ check planted_bug_without_a_rule_is_refused rule_is_missing
 check planted_bug_that_changes_nothing_is_refused nothing_is_changed
 check planted_bug_whose_places_overlap_is_refused places_overlap
 check planted_bug_is_put_as_it_stands planted_as_it_stands
-# --- tools/proof ---
 check planted_bug_that_is_missed_is_named_and_one_that_is_caught_is_noted hunted_bugs_are_told
 check planted_bug_is_not_caught_by_what_the_true_program_fails failure_of_the_true_program_says_nothing
 check planted_bugs_of_what_was_changed_are_drawn changed_files_and_rows_are_drawn
-# --- tools/run-tests ---
+check planted_bugs_that_no_program_here_has_are_counted bugs_that_no_program_here_has_are_counted
+check planted_bug_is_not_caught_by_a_set_up_that_fails failing_set_up_is_no_test
+
+# --- tools/proof ---
 
 # A project with a small table of steps. Its pieces write into build/ran that they ran; they read the file a or b.
 project=$PWD/$work/project
 new_project() {
     rm -rf "$project"
     mkdir -p "$project/tools" "$project/tests/sim" "$project/docs" "$project/build"
-    cp tools/proof tools/proof_steps.py tools/kit.py tools/apart "$project/tools"
+    cp tools/proof tools/proof_steps.py tools/planted.py tools/kit.py tools/apart "$project/tools"
     printf '#!/bin/sh\n' >"$project/tools/setup"
     chmod +x "$project/tools/setup"
     cat >>"$project/tools/proof_steps.py" <<'S'
