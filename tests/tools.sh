@@ -640,7 +640,7 @@ def piece(name, seconds, file, command="echo '1 passed, 0 failed'", finds=False)
 
 
 def steps():
-    return [Step(name, 'make ' + name, 'test', pieces, [figure]) for name, figure, pieces in [
+    return [Step(name, 'make ' + name, 'test', pieces, [figure], lacking='knows no mirror') for name, figure, pieces in [
         ('two', RESULT, [piece('first', 1, 'a'), piece('second', 1, 'a')]),
         ('bad', RESULT, [piece('wrong', 1, 'b', 'echo it went wrong; exit 3'),
                          piece('status', 1, 'b', "echo '1 passed, 0 failed'; exit 3"), piece('silent', 1, 'b', ':')]),
@@ -649,7 +649,10 @@ def steps():
         ('tight', RESULT, [piece('tight', 45, 'a')]),
         ('moves', RESULT, [piece('commit', 1, 'a', "git commit -q --allow-empty -m moved; echo '1 passed, 0 failed'"),
                            piece('after', 1, 'a')]),
-        ('edits', RESULT, [piece('edit', 1, 'a', "echo changed >a; echo '1 passed, 0 failed'")]),
+        ('edits', RESULT, [piece('other', 1, 'a', "echo changed >README.md; echo '1 passed, 0 failed'")]),
+        ('spoils', RESULT, [piece('edit', 1, 'a', "echo changed >a; echo '1 passed, 0 failed'")]),
+        ('lacks', RESULT, [piece('mirror', 1, 'a', 'echo it knows no mirror; exit 1'),
+                           piece('wrong', 1, 'a', 'echo it knows no mirror; echo wrong; exit 1')]),
         ('seeds', r'^(\d+ seeds, \d+ violations)', [
             piece('seed', 1, 'a', 'echo seed 4711: two hold; echo 100 seeds, 1 violations; exit 1', True),
             piece('seeds', 1, 'a', 'echo seed 4712: two hold; echo 100 seeds, 60 violations; exit 1', True)])]]
@@ -769,8 +772,50 @@ proof_is_of_a_commit() {
     proof --only moves >"$work/said"
     ran commit && recorded moves commit passed && grep -q 'the commit has changed' "$work/said" || return 1
     new_project
-    proof --only edits >/dev/null
-    ran edit && ! grep -q edits "$project/tests/proof.tsv" 2>/dev/null
+    proof --only spoils >/dev/null
+    ran edit && ! grep -q spoils "$project/tests/proof.tsv" 2>/dev/null || return 1
+    new_project
+    proof --only edits >/dev/null # what a piece does not read does not spoil it
+    ran other && recorded edits other passed
+}
+
+piece_that_the_machine_cannot_run_has_not_passed() {
+    new_project
+    proof --only lacks/mirror >"$work/said" && { echo 'it returned 0'; return 1; }
+    ran mirror && grep -qx 'lacks/mirror: not run: it knows no mirror' "$work/said" || return 1
+    grep -q mirror "$project/tests/proof.tsv" 2>/dev/null && return 1
+    proof --only lacks/wrong >/dev/null
+    recorded lacks wrong FAILED
+}
+
+# digest_has FILE STEP PIECE: the piece depends on the file.
+digest_has() {
+    /usr/bin/python3 -B -c '
+import sys
+sys.path.insert(0, "tools")
+import proof_steps
+file, step, name = sys.argv[1:]
+pieces = [piece for at in proof_steps.steps() if at.name == step for piece in at.pieces if name in ("*", piece.name)]
+sys.exit(not pieces or any(file not in piece.reads() for piece in pieces))' "$@" || { echo "not so: $*"; return 1; }
+}
+
+what_pieces_read_is_in_their_digests() {
+    digest_has adapters/rlock_poll.h suites compile-all || return 1
+    for file in tests/interop.py tests/fixture.py tools/run-tests tools/kit.py; do
+        digest_has $file coverage all || return 1
+    done
+    for file in tests/cli.py tests/fixture.py docs/postgresql.md docs/mariadb.md tools/calls; do
+        digest_has $file test-stores all || return 1
+    done
+    digest_has tests/suites mutants '*' && digest_has tools/planted.py mutants-stores '*' &&
+        digest_has tests/cxx.cc mutants 'cxx 1' && digest_has tools/join torture '*'
+}
+
+# The reader goes before all is written.
+list_may_be_cut() {
+    tools/proof --list 2>"$work/said" | true
+    cat "$work/said"
+    [ ! -s "$work/said" ]
 }
 
 check stalest_piece_of_the_proof_goes_first stalest_piece_goes_first
@@ -780,5 +825,8 @@ check failed_piece_leaves_the_others_true failed_piece_leaves_the_others_true
 check changed_file_makes_its_step_stale_and_no_other changed_file_makes_its_step_stale_and_no_other
 check seed_that_fails_is_listed_and_its_row_stays_true seed_that_fails_is_listed_and_its_row_stays_true
 check proof_is_of_a_commit proof_is_of_a_commit
+check piece_of_the_proof_that_the_machine_cannot_run_has_not_passed piece_that_the_machine_cannot_run_has_not_passed
+check what_pieces_of_the_proof_read_is_in_their_digests what_pieces_read_is_in_their_digests
+check list_of_the_pieces_may_be_cut list_may_be_cut
 
 tap_ends
