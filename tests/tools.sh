@@ -811,6 +811,28 @@ what_pieces_read_is_in_their_digests() {
         digest_has tests/cxx.cc mutants 'cxx 1' && digest_has tools/join torture '*'
 }
 
+# A runner that dies in each of these ways has not passed, whatever it said before.
+matrix_counts_a_runner_that_dies() {
+    rm -rf "$copy"
+    mkdir -p "$copy/tools"
+    cp tools/matrix "$copy/tools"
+    echo 'stable=any work=$PWD/build/matrix; hiredis() { hiredis_version=1; }; find_mirror() { :; }' >"$copy/tools/unpack"
+    while read -r words; do
+        printf '#!/bin/sh\n%s\n' "${words%=*}" >"$copy/tools/run-tests"
+        chmod +x "$copy/tools/run-tests"
+        "$copy/tools/matrix" hiredis >"$work/said" 2>"$work/wrong"
+        status=$?
+        cat "$work/said" "$work/wrong"
+        [ "$status $(tail -n 1 "$work/said")" = "${words#*=}" ] || { echo "not so: $words"; return 1; }
+    done <<'END'
+echo 3 passed, 0 failed=0 3 passed, 0 failed
+echo 3 passed, 2 failed; exit 1=1 3 passed, 2 failed
+echo Traceback; echo KeyError: 3 4 5; exit 1=1 0 passed, 1 failed
+echo 3 passed, 0 failed; exit 1=1 0 passed, 1 failed
+true=1 0 passed, 1 failed
+END
+}
+
 # The reader goes before all is written.
 list_may_be_cut() {
     tools/proof --list 2>"$work/said" | true
@@ -827,6 +849,7 @@ check seed_that_fails_is_listed_and_its_row_stays_true seed_that_fails_is_listed
 check proof_is_of_a_commit proof_is_of_a_commit
 check piece_of_the_proof_that_the_machine_cannot_run_has_not_passed piece_that_the_machine_cannot_run_has_not_passed
 check what_pieces_of_the_proof_read_is_in_their_digests what_pieces_read_is_in_their_digests
+check matrix_counts_a_runner_that_dies matrix_counts_a_runner_that_dies
 check list_of_the_pieces_may_be_cut list_may_be_cut
 
 tap_ends
