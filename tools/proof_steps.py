@@ -28,8 +28,8 @@ ENGINES = ['mariadb', 'postgres', 'zookeeper']
 Step = collections.namedtuple('Step', 'name command scope pieces figures behind lacking', defaults=(False, None))
 
 # seconds: how long it takes, until it has passed once. reads: a function that returns the files. text: what else it
-# depends on. finds: it draws seeds at random; those that fail are listed in tests/sim/found, and it has passed. waits: as
-# in tests/suites, for clocks and servers; what computes does not.
+# depends on. finds: it draws seeds at random; those that fail are listed in tests/sim/found, and it has passed. waits:
+# for clocks and servers, as in tests/suites; what computes does not.
 Piece = collections.namedtuple('Piece', 'name command seconds reads text finds waits', defaults=('', False, False))
 
 # What a script reads by names that it makes up.
