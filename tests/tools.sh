@@ -1,26 +1,25 @@
 #!/bin/sh
 # The tools in tools/ that change files, run programs or end them. Prints TAP.
 cd "$(dirname "$0")/.." || exit 1
-work=${BUILD:-build}/tools-suite
-rm -rf "$work"
-mkdir -p "$work"
 # shellcheck source=tests/tap.sh
 . tests/tap.sh
+own_folder tools
 
 # --- tools/apart ---
 
+# Who runs this suite may have been refused one, and then tools/apart asks and says no more.
 namespaces() {
-    tools/apart true 2>&1 | grep -q 'no pid namespace'
-    [ $? = 1 ]
+    [ -z "${APART_REFUSED:-}" ] && ! tools/apart true 2>&1 | grep -q 'no pid namespace'
 }
 
 # The number of a process outside means another one inside, or nobody.
 signal_to_a_number_outside_changes_nothing() {
     sleep 60 &
-    outside=$!
-    tools/apart sh -c "kill -KILL $outside" 2>/dev/null && echo 'the signal was sent'
-    kill -0 $outside || return 1
-    kill $outside
+    outside=$! others=$!
+    tools/apart sh -c "kill -KILL $outside" && return 1
+    kill -TERM $outside
+    wait $outside
+    [ $? = 143 ] && others=
 }
 
 # living WORD: the processes that have this word in their command lines.
@@ -41,11 +40,12 @@ dies() {
 killed_leaves_nothing() {
     mark=$work/left-by-$1
     tools/apart sh -c 'touch "$TMPDIR/file"; echo "$TMPDIR" >"$1"; sh -c "sleep 1000; : $1" & wait' sh "$mark" &
-    apart=$!
+    apart=$! others=$!
     until [ -s "$mark" ]; do sleep 0.05; done
     [ -n "$(living "$mark")" ] || { echo 'it never ran'; return 1; }
     kill -"$1" $apart
     wait $apart
+    others=
     dies "$mark" && [ ! -e "$(cat "$mark")/file" ]
 }
 
@@ -62,15 +62,60 @@ standard_input_and_status_are_the_commands() {
     [ $? = 41 ]
 }
 
-refused_namespace_is_said_once() {
-    # What is in /dev/shm would not be seen inside.
+closed_standard_input_is_an_empty_one() {
+    tools/apart sh -c 'cat && exit 40' <&-
+    [ $? = 40 ]
+}
+
+# As the folder of the project, of what is built, or of a server may be.
+what_is_below_shared_memory_is_seen() {
     folder=$(mktemp -d /dev/shm/rlock-XXXXXX) || return 1
     here=$PWD
-    lines=$(cd "$folder" && "$here/tools/apart" "$here/tools/apart" sh -c 'echo ran' 2>&1)
+    echo words >"$folder/file"
+    {
+        tools/apart cat "$folder/file"
+        BUILD=$folder tools/apart sh -c 'cat "$BUILD/file"'
+        (cd "$folder" && "$here/tools/apart" cat file)
+    } >"$work/seen" 2>&1
     rm -rf "$folder"
-    echo "$lines"
-    [ "$(echo "$lines" | grep -c '^apart: no pid namespace')" = 1 ] && [ "$(echo "$lines" | tail -n 1)" = ran ]
+    cat "$work/seen"
+    [ "$(cat "$work/seen")" = "$(printf 'words\nwords\nwords')" ]
 }
+
+# What is in the temporary files of one is seen in another that it starts.
+files_of_the_outer_one_are_seen() {
+    tools/apart sh -c 'echo words >"$TMPDIR/file"; tools/apart sh -c "cat \"\$1\"; echo \"\$TMPDIR\"" sh "$TMPDIR/file"' \
+        >"$work/seen" || return 1
+    cat "$work/seen"
+    [ "$(head -n 1 "$work/seen")" = words ] && [ ! -e "$(tail -n 1 "$work/seen")" ]
+}
+
+# So it is where the system refuses, and where there is no setpriv.
+refused_namespace_is_said_once() {
+    for missing in unshare setpriv; do
+        mkdir -p "$work/no-$missing"
+        printf '#!/bin/sh\nexit 127\n' >"$work/no-$missing/$missing"
+        chmod +x "$work/no-$missing/$missing"
+        lines=$(env -u APART_REFUSED PATH="$work/no-$missing:$PATH" tools/apart tools/apart sh -c 'echo ran' 2>&1)
+        echo "$lines"
+        [ "$(echo "$lines" | grep -c '^apart: no pid namespace')" = 1 ] && [ "$(echo "$lines" | wc -l)" = 2 ] &&
+            [ "$(echo "$lines" | tail -n 1)" = ran ] || return 1
+    done
+}
+
+if namespaces; then
+    check signal_to_a_number_outside_changes_nothing signal_to_a_number_outside_changes_nothing
+    check suite_that_was_killed_leaves_no_process_and_no_file killed_leaves_nothing KILL
+    check suite_that_was_ended_leaves_no_process_and_no_file killed_leaves_nothing TERM
+    check command_that_ends_leaves_no_process_and_no_file command_that_ends_leaves_nothing
+    check standard_input_and_status_are_those_of_the_command standard_input_and_status_are_the_commands
+    check closed_standard_input_is_an_empty_one closed_standard_input_is_an_empty_one
+    check temporary_files_of_an_outer_command_are_seen_by_an_inner_one files_of_the_outer_one_are_seen
+else
+    echo 'not applicable: namespaces, this system refuses them'
+fi
+check what_is_below_shared_memory_is_seen what_is_below_shared_memory_is_seen
+check refused_namespace_is_said_once refused_namespace_is_said_once
 
 # --- tests/private.h ---
 
@@ -97,12 +142,13 @@ END
     "${CC:-cc}" -std=c99 -D_GNU_SOURCE -Itests -o "$work/private" "$work/private.c" || return 1
     rm -f "$work/server"
     PATH="$PWD/build/bin:$PATH" "$work/private" >"$work/server" &
-    program=$!
+    program=$! others=$!
     until [ -s "$work/server" ]; do
         kill -0 $program || return 1
         sleep 0.05
     done
     read -r server folder <"$work/server"
+    others="$program $server"
 }
 
 # private_server_ends SIGNAL: after a program that got this one; its folder goes too if the program could see to it.
@@ -115,20 +161,11 @@ private_server_ends() {
     tries=0
     while is_in "$server" RSDT && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
     is_in "$server" RSDT && return 1
+    others=
     [ "$1" = TERM ] && [ -d "$folder" ] && return 1
     rm -rf "$folder"
 }
 
-if namespaces; then
-    check signal_to_a_number_outside_changes_nothing signal_to_a_number_outside_changes_nothing
-    check suite_that_was_killed_leaves_no_process_and_no_file killed_leaves_nothing KILL
-    check suite_that_was_ended_leaves_no_process_and_no_file killed_leaves_nothing TERM
-    check command_that_ends_leaves_no_process_and_no_file command_that_ends_leaves_nothing
-    check standard_input_and_status_are_those_of_the_command standard_input_and_status_are_the_commands
-else
-    echo 'not applicable: namespaces, this system refuses them'
-fi
-check refused_namespace_is_said_once refused_namespace_is_said_once
 check private_server_that_stands_still_ends_with_its_program_and_its_folder private_server_ends TERM
 check private_server_that_stands_still_ends_with_a_program_that_is_killed private_server_ends KILL
 
@@ -186,10 +223,11 @@ killed_runner_leaves_nothing() {
     mark=$work/run-by-$1
     table "lasts | touch \"\$TMPDIR/file\"; echo \"\$TMPDIR\" >'$mark'; sh -c 'sleep 1000; : $mark' & wait | 100"
     SUITES=$suites tools/run-tests BUILD="$work/built" &
-    runner=$!
+    runner=$! others=$!
     until [ -s "$mark" ]; do sleep 0.05; done
     kill -"$1" $runner
     wait $runner
+    others=
     dies "$mark" && [ ! -e "$(cat "$mark")/file" ]
 }
 
@@ -213,7 +251,7 @@ what_a_row_names_is_built_first() {
     chmod +x "$work/bin/make"
     table "two | echo \"ok 1 - \$(wc -l <$work/made) \$BUILD/tests/a \$BUILD/asan/tests/b\"; echo 1..1 | 9" \
         'other | $BUILD/tests/other | 9'
-    PATH=$PWD/$work/bin:$PATH runs CC=any two
+    PATH=$work/bin:$PATH runs CC=any two
     cat "$work/made"
     ends_with 0 '1 passed, 0 failed' && grep -q "^ok 1 - 2 " "$work/built/log/two.log" &&
         grep -q " CC=any $work/built/tests/a$" "$work/made" && ! grep -q other "$work/made" &&
@@ -360,7 +398,7 @@ EOF
     cp -R adapters "$tree"
     (
         unset MAKEFLAGS BUILD
-        PATH=$PWD/$tree/bin
+        PATH=$tree/bin
         cd "$tree" || exit 1
         REFUSED=cmocka tools/setup quick >said && exit 1
         grep -q 'dnf install libcmocka-devel $' said || exit 1
@@ -421,6 +459,7 @@ tests/unit_arguments.h tries no limit of fresh\n" || return 1
 }
 
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
+
 # --- tools/mutants ---
 
 # row NAME RULE FILE LINE...: a row of planted bugs.
@@ -625,7 +664,7 @@ check planted_bug_is_not_caught_by_a_set_up_that_fails failing_set_up_is_no_test
 # --- tools/proof ---
 
 # A project with a small table of steps. Its pieces write into build/ran that they ran; they read the file a or b.
-project=$PWD/$work/project
+project=$work/project
 new_project() {
     rm -rf "$project"
     mkdir -p "$project/tools" "$project/tests/sim" "$project/docs" "$project/build"
@@ -715,11 +754,12 @@ nothing_begins_that_cannot_end() {
 interrupted_run_keeps_what_passed() {
     new_project
     (cd "$project" && exec tools/proof --only two,long) >/dev/null &
-    run=$!
+    run=$! others=$!
     tries=0
     until grep -q endless "$project/build/ran" 2>/dev/null || [ $tries = 200 ]; do sleep 0.1; tries=$((tries + 1)); done
     kill -TERM $run
     wait $run
+    others=
     [ -z "$(living 'sleep 1004')" ] || { echo 'the piece still runs'; return 1; }
     ran first second endless || return 1
     recorded two first passed && recorded two second passed || return 1
