@@ -84,8 +84,9 @@ what_is_below_shared_memory_is_seen() {
 
 # What is in the temporary files of one is seen in another that it starts.
 files_of_the_outer_one_are_seen() {
-    tools/apart sh -c 'echo words >"$TMPDIR/file"; tools/apart sh -c "cat \"\$1\"; echo \"\$TMPDIR\"" sh "$TMPDIR/file"' \
-        >"$work/seen" || return 1
+    inner='cat "$1"; echo "$TMPDIR"'
+    tools/apart sh -c 'echo words >"$TMPDIR/file"; tools/apart sh -c "$1" sh "$TMPDIR/file"' sh "$inner" >"$work/seen" ||
+        return 1
     cat "$work/seen"
     [ "$(head -n 1 "$work/seen")" = words ] && [ ! -e "$(tail -n 1 "$work/seen")" ]
 }
@@ -231,6 +232,39 @@ killed_runner_leaves_nothing() {
     dies "$mark" && [ ! -e "$(cat "$mark")/file" ]
 }
 
+killed_build_leaves_nothing() {
+    mkdir -p "$work/slow"
+    printf '#!/bin/sh\nsh -c "touch %s/builds; sleep 1000; : %s/builds"\n' "$work" "$work" >"$work/slow/make"
+    chmod +x "$work/slow/make"
+    table 'never | $BUILD/tests/never | 9'
+    SUITES=$suites PATH=$work/slow:$PATH tools/run-tests BUILD="$work/built" &
+    runner=$! others=$!
+    until [ -e "$work/builds" ]; do sleep 0.05; done
+    kill -TERM $runner
+    wait $runner
+    others=
+    dies "$work/builds"
+}
+
+# As its servers end and its folder goes where no namespace sees to it, after the shell that started it is gone.
+ended_suite_has_time_to_clean_up() {
+    printf '%s\n' 'trap "sleep 0.5; touch \"$0.clean\"; exit 143" TERM' 'touch "$0.began"' 'sleep 1000 & wait' >"$work/cleans"
+    table "cleans | sh $work/cleans; true | 9"
+    APART_REFUSED=1 SUITES=$suites tools/run-tests BUILD="$work/built" &
+    runner=$! others=$!
+    until [ -e "$work/cleans.began" ]; do sleep 0.05; done
+    kill -TERM $runner
+    wait $runner
+    others=
+    dies "$work/cleans" && [ -e "$work/cleans.clean" ]
+}
+
+test_of_several_programs_is_refused() {
+    table 'both | sh -c "echo ok 1 - a; echo 1..1"; sh -c "echo ok 1 - b; echo 1..1" | 9'
+    runs both/a
+    ends_with 1 '0 passed, 1 failed' && grep -qx 'no test of both can be run alone: it is several programs' "$work/said"
+}
+
 shards_are_run_each() {
     table 'parts | SHARDS=3 sh -c "echo not applicable: x, y; echo ok 1 - \$RLOCK_TEST_SHARD; echo 1..1" | 9'
     runs
@@ -241,7 +275,7 @@ shards_are_run_each() {
 one_at_a_time() {
     alone="mkdir '$work/alone' && sleep 0.3 && rmdir '$work/alone' && echo 'ok 1 - one' && echo 1..1"
     table "first | $alone | 9" "second | $alone | 9" "third | $alone | 9"
-    LANES=1 runs
+    ALONE=1 runs
     ends_with 0 '3 passed, 0 failed'
 }
 
@@ -264,6 +298,9 @@ if namespaces; then
     check runner_that_was_killed_leaves_nothing_of_its_suite killed_runner_leaves_nothing KILL
     check runner_that_was_ended_leaves_nothing_of_its_suite killed_runner_leaves_nothing TERM
 fi
+check runner_that_was_ended_while_it_builds_leaves_nothing killed_build_leaves_nothing
+check suite_that_is_ended_has_time_to_clean_up ended_suite_has_time_to_clean_up
+check one_test_of_a_suite_of_several_programs_is_refused test_of_several_programs_is_refused
 check shards_of_a_suite_are_run_each shards_are_run_each
 check suites_run_one_at_a_time_if_asked one_at_a_time
 check what_a_row_names_is_built_before_it_runs what_a_row_names_is_built_first

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 APART = os.path.join(ROOT, 'tools', 'apart')
@@ -25,8 +26,8 @@ def environment(**more):
 
 
 def start(words, output, folder=ROOT, **more):
-    """Starts a program apart, in a session of its own; what it prints goes to a file. It ends with the thread that
-    started it, also if this tool is killed."""
+    """Starts a program apart, in a session of its own; what it prints goes to a file, or where this tool prints. It
+    ends with the thread that started it, also if this tool is killed."""
     dying = ['setpriv', '--pdeathsig', 'KILL'] if shutil.which('setpriv') else []
     process = subprocess.Popen([*dying, APART, *words], cwd=folder, env=environment(**more), stdin=subprocess.DEVNULL,
                                stdout=output, stderr=output, start_new_session=True)
@@ -46,13 +47,19 @@ def ended(process):
 
 
 def end(process):
-    """Ends a program and all that it started."""
-    for how in (signal.SIGTERM, signal.SIGKILL):  # the first is enough where there are namespaces; else a suite ends its servers
+    """Ends a program and all that it started. Where there are no namespaces a suite ends its servers and removes its
+    files itself, for which it has five seconds, even if the shell that started it is gone."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + 5
         try:
             os.killpg(process.pid, how)
-            process.wait(5)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            pass
+            while time.monotonic() < until:
+                process.poll()  # else it stays in its group
+                os.killpg(process.pid, 0)
+                time.sleep(0.02)
+        except ProcessLookupError:  # nobody is left in the group
+            break
+    process.poll()
     running.discard(process)
 
 
@@ -68,7 +75,7 @@ def end_with_this_tool():
         signal.signal(number, end_all)
 
 
-Suite = collections.namedtuple('Suite', 'name command seconds proves group computes')
+Row = collections.namedtuple('Row', 'name command seconds proves group computes')
 
 
 def suites():
@@ -83,7 +90,7 @@ def suites():
             elif line.strip() and not line.startswith('#'):
                 if len(cells) != 4 or not cells[2].isdigit() or not group:
                     sys.exit('tests/suites: not a row of four cells in a section: ' + line.strip())
-                rows.append(Suite(cells[0], cells[1], int(cells[2]), cells[3], group, how == 'computes'))
+                rows.append(Row(cells[0], cells[1], int(cells[2]), cells[3], group, how == 'computes'))
     return rows
 
 
