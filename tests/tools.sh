@@ -472,6 +472,7 @@ planted() {
 settings_that_differ_are_told() {
     tree_to_join settings
     cp tools/lint "$tree/tools"
+    cp tests/tap.sh "$tree/tests"
     cp docs/*.md "$tree/docs"
     cp tests/url.c tests/unit_arguments.h "$tree/tests"
     "$tree/tools/lint" settings || return 1
