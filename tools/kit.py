@@ -99,7 +99,7 @@ def programs(command):
     return re.findall(r'\$BUILD/[\w./-]*\w', command)
 
 
-def said(*words):
+def output_or_nothing(*words):
     """What a command prints, without the last line's end; nothing if it fails or there is none."""
     try:
         done = subprocess.run(words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -109,7 +109,7 @@ def said(*words):
     return done.stdout.rstrip('\n') if done.returncode == 0 else ''
 
 
-def output(*words):
+def output_or_end(*words):
     """What a command prints. If it fails there is no answer, and the tool ends."""
     done = subprocess.run(words, cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           check=False)
@@ -119,7 +119,7 @@ def output(*words):
 
 
 def git(*words):
-    return output('git', *words)
+    return output_or_end('git', *words)
 
 
 def length(seconds):

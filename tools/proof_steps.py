@@ -166,7 +166,7 @@ def bug_pieces(group, seconds):
 
 def matrix_pieces():
     programs = {suite.name: suite for suite in suites('test', 'proof')}
-    for line in kit.said('tools/matrix', '--list').split('\n'):
+    for line in kit.output_or_nothing('tools/matrix', '--list').split('\n'):
         combination, name = line.split()
         suite = programs[name]
         yield Piece('%s %s' % (combination, name), 'tools/matrix %s %s' % (combination, name), suite.seconds * 2 + 60,
