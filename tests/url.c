@@ -54,7 +54,7 @@ static const char *shown(const char *text) {
     return text != NULL ? text : "(none)";
 }
 
-/* The fields that are set, as a text. */
+/* The fields that are set, as a text. They are read by name, not as the library reads them. */
 static const char *fields(const rlock_config *config) {
     static char text[600];
     const struct {
@@ -73,7 +73,17 @@ static const char *fields(const rlock_config *config) {
     const struct {
         const char *name;
         int64_t value;
-    } numbers[] = {{"port", config->port}, {"db", config->database}, {"wire", config->wire}};
+    } numbers[] = {{"port", config->port},
+                   {"db", config->database},
+                   {"wire", config->wire},
+                   {"watchdog_lease_ms", config->watchdog_lease_ms},
+                   {"command_timeout_ms", config->command_timeout_ms},
+                   {"poll_ms", config->poll_ms},
+                   {"drift_permille", config->drift_permille},
+                   {"handovers", config->handovers},
+                   {"quarantine_ms", config->quarantine_ms},
+                   {"replicas", config->replicas},
+                   {"replicas_ms", config->replicas_ms}};
     size_t n = 0, i;
     text[0] = 0;
     for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -86,13 +96,6 @@ static const char *fields(const rlock_config *config) {
         if (numbers[i].value != 0) {
             n += (size_t)snprintf(text + n, sizeof text - n, " %s=%lld", numbers[i].name,
                                   (long long)numbers[i].value);
-        }
-    }
-    for (i = 0; i < RLOCK__SETTINGS; i++) {
-        int64_t value = rlock__number(config, &rlock__settings[i]);
-        if (value != 0) {
-            n += (size_t)snprintf(text + n, sizeof text - n, " %s=%lld", rlock__settings[i].name,
-                                  (long long)value);
         }
     }
     return n > 0 ? text + 1 : text;
@@ -137,6 +140,10 @@ static void each_form_means_what_its_fields_mean(void **state) {
          "handovers=-1"},
         {"redis://h?watchdog_lease_ms=86400000&handovers=4096",
          "host=h watchdog_lease_ms=86400000 handovers=4096"},
+        {"redis://h?replicas_ms=1&replicas=2&quarantine_ms=13&handovers=4&drift_permille=5"
+         "&poll_ms=6&command_timeout_ms=7&watchdog_lease_ms=11", /* none writes over the next */
+         "host=h watchdog_lease_ms=11 command_timeout_ms=7 poll_ms=6 drift_permille=5 handovers=4 "
+         "quarantine_ms=13 replicas=2 replicas_ms=1"},
         {"redis://h?handovers=0&", "host=h"},
         {"redis://h?quarantine_ms=86400000", "host=h quarantine_ms=86400000"},
         {"redis://h?replicas=100&replicas_ms=1", "host=h replicas=100 replicas_ms=1"},
