@@ -20,6 +20,7 @@
 #define KIT_OWNERS 1200
 #define KIT_CLIENTS 32
 #define KIT_KINDS 5
+#define KIT_LATE_US 200000 /* of a loss that is told: ten times what a busy machine needs */
 
 static inline int64_t kit_now_us(void) {
     struct timespec t;
@@ -206,6 +207,13 @@ static inline int owner_wait(struct owner *o, rlock_event_kind kind, int64_t lim
     }
     o->taken[kind]++;
     return o->status[kind];
+}
+
+/* The local deadline of a hold by kit_now_us, up to a millisecond early. */
+static inline int64_t owner_deadline_us(const struct owner *o) {
+    int64_t now_us = kit_now_us();
+
+    return now_us + rlock_remaining_ms(o->lock) * 1000;
 }
 
 /* The three operations, waited for: a refused call gives its own status. */

@@ -31,7 +31,6 @@ static void *count_malloc(size_t size) {
 #define TIMEOUT_MS 200  /* of a command, so that a dead server is noticed soon */
 #define SHORT_MS 1500   /* a lease, after which it is sure that nothing comes late any more */
 #define WATCHDOG_MS 600 /* longer than it takes to notice one */
-#define LATE_US 200000  /* of a loss that is told: ten times what a busy machine needs */
 
 static struct server servers[SERVERS];
 static bool paused[SERVERS];
@@ -299,8 +298,17 @@ static void warm_handle_allocates_nothing(void **state) {
 
 /* ---- faults that leave a majority ---- */
 
+#define PAIRS 51
+
+/* Of times in their order: nothing waited for the timeout of a server that is away. Nine of ten say
+ * so more sharply, since a busy machine may hold up the others. */
+static void is_soon(const int64_t *took) {
+    assert_in_range(took[PAIRS * 9 / 10], 0, TIMEOUT_MS * 1000 / 2);
+    assert_in_range(took[PAIRS - 1], 0, TIMEOUT_MS * 1000);
+}
+
 static void down_server_costs_no_time(void **state) {
-    int64_t took[51];
+    int64_t took[PAIRS];
     struct owner *o = owner_new(client_new(), "k");
     int i;
 
@@ -309,19 +317,19 @@ static void down_server_costs_no_time(void **state) {
     server_kill9(&servers[1]);
     assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
-    for (i = 0; i < 51; i++) {
+    for (i = 0; i < PAIRS; i++) {
         int64_t start_us = kit_now_us();
 
         assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
         assert_int_equal(owner_release(o), RLOCK_OK);
         took[i] = kit_now_us() - start_us;
     }
-    printf("two of five down: %lld us a pair\n", (long long)kit_median(took, 51));
-    assert_in_range(took[45], 0, TIMEOUT_MS * 1000 / 2);
+    printf("two of five down: %lld us a pair\n", (long long)kit_median(took, PAIRS));
+    is_soon(took);
 }
 
 static void silent_server_costs_no_time(void **state) {
-    int64_t took[51];
+    int64_t took[PAIRS];
     struct owner *o = owner_new(client_new(), "k");
     int i;
 
@@ -330,7 +338,7 @@ static void silent_server_costs_no_time(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
     stop(1);
     stop(3);
-    for (i = 0; i < 51; i++) {
+    for (i = 0; i < PAIRS; i++) {
         int64_t start_us = kit_now_us();
 
         assert_int_equal(owner_acquire(o, 0, SHORT_MS), RLOCK_OK);
@@ -338,8 +346,8 @@ static void silent_server_costs_no_time(void **state) {
         took[i] = kit_now_us() - start_us;
         kit_run(10); /* so that they fall silent, are found dead, and are tried again */
     }
-    printf("two of five silent: %lld us a pair\n", (long long)kit_median(took, 51));
-    assert_in_range(took[45], 0, TIMEOUT_MS * 1000 / 2); /* nine of ten: the machine may be busy */
+    printf("two of five silent: %lld us a pair\n", (long long)kit_median(took, PAIRS));
+    is_soon(took);
     resume(1);
     resume(3);
     assert_true(kit_until(kit_is_clean, kit_clients[0], 5000));
@@ -478,12 +486,12 @@ static void three_down_are_a_loss_by_the_deadline(void **state) {
     for (i = 0; i < MAJORITY; i++) {
         server_kill9(&servers[i]);
     }
-    deadline_us = kit_now_us() + rlock_remaining_ms(o->lock) * 1000;
+    deadline_us = owner_deadline_us(o);
     other = owner_new(client_new(), "k");
     assert_int_equal(owner_acquire(other, 0, 0), RLOCK_ERR_CONN);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + LATE_US);
+    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + KIT_LATE_US);
     assert_int_equal(owner_acquire(other, 3 * TIMEOUT_MS, 0), RLOCK_ERR_CONN);
     for (i = 0; i < MAJORITY; i++) {
         restarted(i);
@@ -501,12 +509,12 @@ static void three_silent_are_a_loss_by_the_deadline(void **state) {
     for (i = 2; i < SERVERS; i++) {
         stop(i);
     }
-    deadline_us = kit_now_us() + rlock_remaining_ms(o->lock) * 1000;
+    deadline_us = owner_deadline_us(o);
     other = owner_new(client_new(), "k");
     assert_int_equal(rlock_acquire(other->lock, RLOCK_FOREVER, 0, owner_told, other), RLOCK_OK);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
-    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + LATE_US);
+    assert_in_range(o->at_us[RLOCK_LOST], deadline_us - 1000, deadline_us + KIT_LATE_US);
     assert_int_equal(other->seen[RLOCK_ACQUIRED], 0);
     kit_run(WATCHDOG_MS);
     assert_int_equal(other->seen[RLOCK_ACQUIRED], 0);
@@ -531,7 +539,7 @@ static void three_wiped_are_a_loss_at_once(void **state) {
     }
     assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
-    assert_in_range(o->at_us[RLOCK_LOST] - start_us, 0, 1000000); /* the next renewal: in 20 s */
+    assert_in_range(o->at_us[RLOCK_LOST] - start_us, 0, 500000); /* the next renewal: in 20 s */
     assert_true(kit_until(no_keys, NULL, 2000));
 }
 
