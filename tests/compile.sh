@@ -486,10 +486,12 @@ headers_for_cxx() {
     esac
 }
 
-# traces COMPILER: what 500 seeds of the simulator come to. The program $SIM is that of gcc, if it is up to date.
+# traces COMPILER: what 500 seeds of the simulator come to. The program $SIM is that of gcc, if it is up to date, and if
+# rlock.h is what the parts make: $SIM is made of these.
 traces() {
     sim=${SIM:-}
-    if [ "$1" != gcc ] || [ ! -x "$sim" ] || [ -n "$(find rlock.h tests/*.h tests/sim -newer "$sim")" ]; then
+    if [ "$1" != gcc ] || [ ! -x "$sim" ] || [ -n "$(find rlock.h tests/*.h tests/sim -newer "$sim")" ] ||
+        ! tools/join --check >/dev/null 2>&1; then
         sim=$work/sim
         # shellcheck disable=SC2086
         "$1" -std=c99 -O1 -D_GNU_SOURCE -I. -Itests -Itests/sim $hiredis_cflags $(pkg-config --cflags lua5.1) \
