@@ -10,6 +10,8 @@
 -- for a day, from cron, an event or by hand. All times are microseconds since 1970 by UTC_TIMESTAMP(6), which is the begin of
 -- the client's statement: no earlier than the client sent it, and it ignores time zones. Whatever decides reads with
 -- FOR UPDATE: it sees what was committed while it waited for the row of the key, and two that read never wait for each other.
+-- Whatever is told as held is written, also if nothing else changes: `used` rises. Semi-synchronous replication waits for
+-- nothing but what is in the binary log, so a renewal that wrote nothing would confirm what no replica has.
 --
 -- What stands in /*M! */ MariaDB alone reads: in MySQL it runs once, and a newer one after DROP FUNCTION and DROP PROCEDURE.
 
@@ -72,7 +74,8 @@ BEGIN
         RETURN CONCAT('1 ', (r_ends - at + 999) DIV 1000);
     END IF;
     SET r_fence = IF(a_fences > 0, GREATEST(r_fence + 1, at), r_fence); -- they rise though a row was swept
-    UPDATE rlock_keys SET token = a_token, sort = 'm', used = at, fence = r_fence + GREATEST(a_fences - 1, 0),
+    UPDATE rlock_keys SET token = a_token, sort = 'm', used = GREATEST(used + 1, at),
+        fence = r_fence + GREATEST(a_fences - 1, 0),
         ends = GREATEST(IF(r_token = a_token, r_ends, 0), at + a_lease * 1000) WHERE name = a_name;
     RETURN CONCAT('0 -1 ', r_fence);
 END $$
@@ -91,8 +94,8 @@ BEGIN
         RETURN '4';
     ELSEIF r_token <> a_token THEN
         RETURN '3';
-    ELSEIF a_lease > 0 AND at + a_lease * 1000 > r_ends THEN
-        UPDATE rlock_keys SET ends = at + a_lease * 1000 WHERE name = a_name;
+    ELSEIF a_lease > 0 THEN
+        UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000), used = GREATEST(used + 1, at) WHERE name = a_name;
     END IF;
     RETURN '0';
 END $$
@@ -158,10 +161,11 @@ BEGIN
         SET bytes = ASCII(SUBSTR(a_names, place + 1, 1)) * 256 + ASCII(SUBSTR(a_names, place + 2, 1));
         IF a_does = 'a' THEN
             UPDATE rlock_keys SET ends = GREATEST(IF(token = a_token, ends, 0), at + a_lease * 1000), token = a_token,
-                sort = 'm',
-                used = at, fence = IF(a_fences > 0, first + a_fences - 1, fence) WHERE name = SUBSTR(a_names, place + 3, bytes);
+                sort = 'm', used = GREATEST(used + 1, at), fence = IF(a_fences > 0, first + a_fences - 1, fence)
+                WHERE name = SUBSTR(a_names, place + 3, bytes);
         ELSEIF a_does = 'r' AND outcome = 0 AND a_lease > 0 THEN
-            UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000) WHERE name = SUBSTR(a_names, place + 3, bytes);
+            UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000), used = GREATEST(used + 1, at)
+                WHERE name = SUBSTR(a_names, place + 3, bytes);
         ELSEIF a_does = 'd' AND mine > 0 THEN
             UPDATE rlock_keys SET token = '', ends = 0
                 WHERE name = SUBSTR(a_names, place + 3, bytes) AND token = a_token AND sort = 'm';
@@ -235,7 +239,7 @@ CREATE /*M! OR REPLACE */ PROCEDURE rlock_settle(a_name VARBINARY(2000), a_sort 
 BEGIN
     DECLARE last BIGINT;
     SELECT COALESCE(MAX(ends), 0) INTO last FROM rlock_members WHERE name = a_name FOR UPDATE;
-    UPDATE rlock_keys SET token = '', sort = a_sort, used = at, ends = last WHERE name = a_name;
+    UPDATE rlock_keys SET token = '', sort = a_sort, used = GREATEST(used + 1, at), ends = last WHERE name = a_name;
 END $$
 
 CREATE /*M! OR REPLACE */ FUNCTION rlock_acquire_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
@@ -314,8 +318,8 @@ BEGIN
     SELECT ends INTO ended FROM rlock_members WHERE name = a_name AND token = a_token FOR UPDATE;
     IF COALESCE(ended, 0) = 0 THEN
         RETURN IF(rlock_weigh(a_name) + a_weight > IF(a_sort = 's' AND r_until > at, r_permits, a_permits), '3', '2');
-    ELSEIF a_lease > 0 AND at + a_lease * 1000 > ended THEN
-        UPDATE rlock_members SET ends = at + a_lease * 1000 WHERE name = a_name AND token = a_token;
+    ELSEIF a_lease > 0 THEN
+        UPDATE rlock_members SET ends = GREATEST(ends, at + a_lease * 1000) WHERE name = a_name AND token = a_token;
         CALL rlock_settle(a_name, a_sort, at);
     END IF;
     RETURN '0';

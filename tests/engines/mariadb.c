@@ -239,6 +239,48 @@ static void server_that_becomes_read_only_is_left_and_tried_again(void **state) 
     assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
 }
 
+/* Renews each until the server was asked: a client that lost its connection has to make one. */
+static void renewals_are_not_told(struct owner **owners, int count, int64_t lease_ms) {
+    int i, status, tries = 0;
+    for (i = 0; i < count; i++) {
+        do {
+            status = owner_renew(owners[i], lease_ms);
+        } while (status == RLOCK_ERR_CONN && tries++ < 20);
+        assert_int_equal(status, RLOCK_ERR_UNKNOWN);
+    }
+}
+
+/* A replica is waited for, and there is none. The first renewal may have been done, and nobody
+ * else knows of it: the second one, for less, is not told as done because of that. */
+static void renewal_for_less_waits_for_the_replica_too(void **state) {
+    static const char *const keys[] = {"a", "b"};
+    rlock_options options[3];
+    struct owner *o[3];
+    int i;
+    (void)state;
+    memset(options, 0, sizeof options);
+    options[0].key = "k";
+    options[1].keys = keys;
+    options[1].key_count = 2;
+    options[2].key = "f";
+    options[2].kind = RLOCK_KIND_FAIR;
+    for (i = 0; i < 3; i++) {
+        options[i].watchdog = RLOCK_WATCHDOG_OFF;
+        o[i] = owner_with(patient(1000), &options[i]);
+        assert_int_equal(owner_acquire(o[i], 1000, 60000), RLOCK_OK);
+    }
+    sql("SET GLOBAL rpl_semi_sync_master_timeout = 600000");
+    sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
+    renewals_are_not_told(o, 3, 120000);
+    assert_string_equal(sql("SELECT COUNT(*) FROM rlock_keys WHERE ends > " NOW " + 70000000"),
+                        "4");
+    renewals_are_not_told(o, 3, 30000);
+    sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(owner_renew(o[i], 30000), RLOCK_OK);
+    }
+}
+
 static void server_that_is_full_is_tried_again(void **state) {
     struct owner *o = owner_new(client(), "k");
     (void)state;
@@ -480,6 +522,32 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
                             "1");
     }
     assert_string_equal(sql("SELECT COUNT(*) FROM rlock_keys WHERE ends > " NOW), "4");
+}
+
+/* Also in the microsecond of the claim before: a replica is waited for only if something was. */
+static void what_is_told_as_held_is_written_though_nothing_changes(void **state) {
+    static const struct call calls[] = {
+        {"acquire('k', 'x:1', 60000, 0)", "0"},
+        {"acquire('k', 'x:1', 20, 0)", "0"},
+        {"renew('k', 'x:1', 20)", "0"},
+        {"several('a', " AB ", 'x:1', 60000, 0)", "0"},
+        {"several('a', " AB ", 'x:1', 20, 0)", "0"},
+        {"several('r', " AB ", 'x:1', 20, 0)", "0"},
+        {"acquire_queued('q', 'x:1', 60000, 0, 1, 'f', 1, 1, '', 1000)", "0"},
+        {"acquire_queued('q', 'x:1', 20, 0, 1, 'f', 1, 1, '', 1000)", "0"},
+        {"renew_queued('q', 'x:1', 20, 'f', 1, 1)", "0"},
+    };
+    size_t i;
+    (void)state;
+    sql("SET timestamp = UNIX_TIMESTAMP(NOW(6))");
+    for (i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        char before[64];
+        snprintf(before, sizeof before, "%s", sql("SELECT @@gtid_binlog_pos"));
+        functions_say(calls + i, 1);
+        if (strcmp(sql("SELECT @@gtid_binlog_pos"), before) == 0) {
+            fail_msg("%s wrote nothing", calls[i].does);
+        }
+    }
 }
 
 static void keys_of_which_one_was_lost_are_let_go(void **state) {
@@ -887,6 +955,7 @@ int main(int argc, char **argv) {
         TEST(client_is_freed_in_the_middle_of_anything),
         TEST(locked_row_is_waited_for_no_longer_than_a_command),
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
+        TEST(renewal_for_less_waits_for_the_replica_too),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
         TEST(table_that_is_missing_is_told),
@@ -897,6 +966,7 @@ int main(int argc, char **argv) {
         TEST(name_is_resolved_and_each_address_is_tried),
         TEST(address_that_says_nothing_is_given_up),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
+        TEST(what_is_told_as_held_is_written_though_nothing_changes),
         TEST(keys_of_which_one_was_lost_are_let_go),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(hold_that_has_ended_makes_room_for_the_next_one),
