@@ -1170,6 +1170,80 @@ static void persisted_key_stays_so_while_it_is_held(void **state) {
     assert_int_equal(owner_release(b), RLOCK_OK);
 }
 
+/* How often the server has written anything: what a replica would be sent. */
+static long long writes(void) {
+    return info(&server, "persistence", "rdb_changes_since_last_save");
+}
+
+/* For less than is left. With another one it is a batch. */
+static void renewal_is_written(struct owner *o, struct owner *with) {
+    long long before = writes();
+
+    if (with != NULL) {
+        assert_int_equal(rlock_renew(with->lock, 5000, owner_told, with), RLOCK_OK);
+    }
+    assert_int_equal(owner_renew(o, 5000), RLOCK_OK);
+    if (with != NULL) {
+        assert_int_equal(owner_wait(with, RLOCK_RENEWED, 5000), RLOCK_OK);
+    }
+    assert_true(writes() - before >= (with != NULL ? 2 : 1));
+}
+
+static void renewal_that_changes_nothing_is_written(void **state) {
+    enum { HASH = RLOCK_KIND_SEMAPHORE + 1, SEVERAL, BATCH, ROWS };
+    static const char *const keys[] = {"k", "l", J, THIRD};
+    rlock_config config = kit_config(&server);
+    rlock_client *client = client_new(), *redisson;
+    int row, i;
+
+    (void)state;
+    config.wire = RLOCK_WIRE_REDISSON;
+    redisson = kit_client(&config);
+    for (row = 0; row < ROWS; row++) {
+        rlock_kind kind = row < HASH ? (rlock_kind)row : RLOCK_KIND_MUTEX;
+        struct owner *o = row == SEVERAL ? owner_of_keys(client, J, "k", false)
+                                         : owner_of(row == HASH ? redisson : client, kind);
+        struct owner *with = row == BATCH ? owner_new(client, "l") : NULL;
+
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+        if (with != NULL) {
+            assert_int_equal(owner_acquire(with, 0, 60000), RLOCK_OK);
+        }
+        renewal_is_written(o, with);
+        for (i = 0; i < 4; i++) {
+            tell(ask(&server, "PERSIST %s", keys[i]));
+        }
+        renewal_is_written(o, with);
+        assert_int_equal(num(ask(&server, "PTTL k")), -1);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+        if (with != NULL) {
+            assert_int_equal(owner_release(with), RLOCK_OK);
+        }
+    }
+}
+
+/* The offer, which somebody else made, lasts longer than the lease that is taken. */
+static void offer_that_is_taken_is_written(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o = owner_of(client_new(), RLOCK_KIND_FAIR),
+                 *w = owner_of(client, RLOCK_KIND_FAIR);
+    long long before;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    stands_in_queue(w, 1);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    tell(ask(&server, "EVAL %s 2 k rlock:{k}:queue",
+             "local o,w=redis.call('ZRANGE',KEYS[1],0,0,'WITHSCORES'),"
+             "redis.call('ZRANGE',KEYS[2],0,0)[1] "
+             "redis.call('ZADD',KEYS[1],o[2],w) redis.call('ZREM',KEYS[1],o[1]) "
+             "redis.call('DEL',KEYS[2]) "
+             "redis.call('PUBLISH','rlock:'..w:sub(1,36),w:match(':(%d+):')..':k')"));
+    before = writes();
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 20000), RLOCK_OK);
+    assert_true(writes() > before);
+}
+
 /* Refused, and nothing is taken: neither a key nor a place, and the counter is as it was. */
 static void refused_with_this_counter(struct owner *o, const char *lock, int64_t wait_ms,
                                       int status) {
@@ -1384,6 +1458,8 @@ int main(int argc, char **argv) {
         TEST(what_is_not_ours_in_a_queue_is_taken_away),
         TEST(line_of_another_type_is_left_alone),
         TEST(persisted_key_stays_so_while_it_is_held),
+        TEST(renewal_that_changes_nothing_is_written),
+        TEST(offer_that_is_taken_is_written),
         TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
         TEST(who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused),
         TEST(set_lets_go_beside_a_key_that_is_of_another_type_now),

@@ -2172,6 +2172,8 @@ int main(int argc, char **argv) {
         TEST(promotion_is_seen_and_a_new_history_is_not),
         TEST(every_kind_is_granted_when_a_replica_has_it),
         TEST(renewal_on_a_new_connection_is_copied_or_does_not_count),
+        TEST(renewal_of_a_persistent_key_is_copied_or_does_not_count),
+        TEST(offer_that_is_taken_is_copied_or_does_not_count),
         TEST(waiter_is_granted_when_the_replica_is_back),
         TEST(hold_without_replicas_ends_by_its_deadline),
     };

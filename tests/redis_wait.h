@@ -125,25 +125,99 @@ static void hold_without_replicas_ends_by_its_deadline(void **state) {
     replica_ends();
 }
 
-/* From Redis 7.2 on WAIT covers what was written on its own connection alone: a renewal on a new
- * one counts only if it writes, even where the key's time to live is longer already. */
-static void renewal_on_a_new_connection_is_copied_or_does_not_count(void **state) {
-    rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
-    struct owner *o = owner_new(client, "k");
+/* Renews until the server was asked: the client may not have seen yet that it was killed. */
+static void renewal_does_not_count(struct owner *o, int64_t lease_ms) {
     int status;
+
+    do {
+        status = owner_renew(o, lease_ms);
+        assert_true(rlock_remaining_ms(o->lock) < 10000);
+    } while (status == RLOCK_ERR_CONN);
+    assert_int_equal(status, RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+}
+
+/* From Redis 7.2 on WAIT covers what was written on its own connection alone: a renewal on a new
+ * one counts only if it writes, even where the lease at the server is longer already. */
+static void renewal_on_a_new_connection_is_copied_or_does_not_count(void **state) {
+    int kind, wire;
 
     (void)state;
     replica_begins();
-    assert_int_equal(owner_acquire(o, 0, 10000), RLOCK_OK);
+    for (wire = 0; wire < 2; wire++) {
+        for (kind = 0; kind <= (wire == 0 ? RLOCK_KIND_SEMAPHORE + 1 : RLOCK_KIND_MUTEX); kind++) {
+            struct owner *o = of_kind(synced_on(wires[wire], 1), kind);
+
+            server_resume(&replica);
+            assert_int_equal(owner_acquire(o, 5000, 10000), RLOCK_OK);
+            server_pause(&replica);
+            renewal_does_not_count(o, 60000);
+            tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
+            renewal_does_not_count(o, 30000);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+        }
+    }
+    replica_ends();
+}
+
+/* A renewal has nothing to change there: the replica, which does not know of it, ends the hold. */
+static void renewal_of_a_persistent_key_is_copied_or_does_not_count(void **state) {
+    static const char *const keys[] = {"k", "l", "{k}1", "{k}2"};
+    int kind, wire, i;
+
+    (void)state;
+    replica_begins();
+    for (wire = 0; wire < 2; wire++) {
+        for (kind = 0; kind <= (wire == 0 ? RLOCK_KIND_SEMAPHORE + 1 : RLOCK_KIND_MUTEX); kind++) {
+            rlock_client *client = synced_on(wires[wire], 1);
+            struct owner *o = of_kind(client, kind), *with = owner_new(client, "l");
+
+            server_resume(&replica);
+            assert_int_equal(owner_acquire(o, 5000, 10000), RLOCK_OK);
+            assert_int_equal(owner_acquire(with, 5000, 10000), RLOCK_OK);
+            server_pause(&replica);
+            for (i = 0; i < 4; i++) {
+                tell(ask(&server, "PERSIST %s", keys[i]));
+            }
+            if (kind == RLOCK_KIND_MUTEX) { /* in one batch, on the string wire */
+                assert_int_equal(rlock_renew(with->lock, 5000, owner_told, with), RLOCK_OK);
+            }
+            renewal_does_not_count(o, 5000);
+            if (kind == RLOCK_KIND_MUTEX) {
+                assert_int_equal(owner_wait(with, RLOCK_RENEWED, 5000), RLOCK_ERR_SERVER);
+            }
+            for (i = 0; i < 4; i++) { /* none has got one */
+                assert_true(num(ask(&server, "PTTL %s", keys[i])) < 0);
+            }
+            assert_int_equal(owner_release(o), RLOCK_OK);
+            assert_int_equal(owner_release(with), RLOCK_OK);
+        }
+    }
+    replica_ends();
+}
+
+/* The offer, which another client's release has made, lasts longer than the lease that is taken. */
+static void offer_that_is_taken_is_copied_or_does_not_count(void **state) {
+    rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
+    rlock_options options;
+    struct owner *o, *w;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    options.kind = RLOCK_KIND_FAIR;
+    o = owner_with(client_on(RLOCK_WIRE_STRING), &options), w = owner_with(client, &options);
+    replica_begins();
+    assert_int_equal(owner_acquire(o, 5000, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(w->lock, RLOCK_FOREVER, 400, owner_told, w), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_run(100); /* it stands in the queue, and so it does at the replica */
     server_pause(&replica);
-    assert_int_equal(owner_renew(o, 60000), RLOCK_ERR_SERVER);
-    tell(ask(&server, "CLIENT KILL TYPE normal SKIPME yes"));
-    do {
-        status = owner_renew(o, 30000);
-        assert_true(rlock_remaining_ms(o->lock) < 10000);
-    } while (status == RLOCK_ERR_CONN); /* the client has not seen that it was killed */
-    assert_int_equal(status, RLOCK_ERR_SERVER);
-    assert_non_null(strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_run(500);
+    assert_int_equal(w->seen[RLOCK_ACQUIRED], 0);
+    server_resume(&replica);
+    assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     replica_ends();
 }
 

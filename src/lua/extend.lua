@@ -1,10 +1,15 @@
 -- Part of other scripts. A lease that ends later than the key's time to live
 -- makes that longer. No script makes one shorter, or gives one to a key that
--- has none. A renewal writes even if nothing is to be changed: a primary that
--- was made a replica would confirm what the new one does not have, and WAIT
--- knows of what was written only. PEXPIRE works on a server that is out of
--- memory.
+-- has none. What is told as held is written even if nothing is to be changed: a
+-- primary that was made a replica would confirm what the new one does not have,
+-- and WAIT knows of what was written only. So a key that was made persistent by
+-- hand gets its token again, by `again` and `how`. PEXPIRE works on a server
+-- that is out of memory, that does not.
 local left_ms = call('PTTL', key)
-if left_ms >= 0 and lease_ms ~= '0' then
-  call('PEXPIRE', key, math.max(left_ms, lease_ms))
+if lease_ms ~= '0' then
+  if left_ms < 0 then
+    call(again, key, token, how)
+  else
+    call('PEXPIRE', key, math.max(left_ms, lease_ms))
+  end
 end

@@ -2,6 +2,7 @@
 -- if `fences` says that fences are wanted. The fence is above every counter's,
 -- and becomes the value of each. Answers as for one key.
 --: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3]
+--: again = 'SET', how = 'XX'
 local call, keys, holders, fence = redis.call, #KEYS, {}, '0'
 if fences then
   keys = keys / 2

@@ -1,7 +1,7 @@
 -- Queued kinds: renews, or with lease 0 only looks. Answers 1, or -1 if the
 -- member holds no more. A renewal writes even if nothing is to be changed, as in
--- extend.lua. The ZSCORE at the end is for client tracking, as the
--- PTTL of a mutex.
+-- extend.lua: the end is later by a millisecond at least. The ZSCORE at the end
+-- is for client tracking, as the PTTL of a mutex.
 --: lease_ms = ARGV[6]
 -- include queue_head.lua
 -- include queue_hold.lua
@@ -10,13 +10,9 @@ if ends <= now then
   return -1
 end
 local ms = lease_ms
-local failed = ms ~= '0' and hold(me, weight(me), math.max(ends, now + ms), ms, touch(ms))
+local failed = ms ~= '0' and hold(me, weight(me), math.max(ends + 1, now + ms), ms, touch(ms))
 if failed then
   return failed
-end
-local left_ms = ms ~= '0' and ends >= now + ms and call('PTTL', holders) or 0
-if left_ms > 0 then
-  call('PEXPIRE', holders, left_ms)
 end
 call('ZSCORE', holders, me)
 return 1

@@ -4,6 +4,7 @@
 --: key = KEYS[1], counter = KEYS[2]
 --: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3]
 --: call = redis.call, pcall = redis.pcall
+--: again = 'HSET', how = 1
 local mine = call('HEXISTS', key, token) == 1
 if not mine and call('EXISTS', key) == 1 then
   return call('PTTL', key)

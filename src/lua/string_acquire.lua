@@ -4,6 +4,7 @@
 --: key = KEYS[1], counter = KEYS[2]
 --: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3]
 --: call = redis.call, pcall = redis.pcall
+--: again = 'SET', how = 'XX'
 local holder = call('GET', key)
 if holder and holder ~= token then
   return call('PTTL', key)

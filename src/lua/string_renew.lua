@@ -3,6 +3,7 @@
 -- is read after the last write: so the PTTL at the end, and not before (Redis
 -- 7.0).
 --: key = KEYS[1], token = ARGV[1], lease_ms = ARGV[2], call = redis.call
+--: again = 'SET', how = 'XX'
 local holder = call('GET', key)
 if holder ~= token then
   return holder and 0 or -1
