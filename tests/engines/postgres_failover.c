@@ -127,6 +127,23 @@ static void acquire_that_the_standby_has_not_got_is_not_granted(void **state) {
     assert_int_equal(owner_renew(other, 0), RLOCK_OK);
 }
 
+/* The first renewal is done at the primary, and the standby does not know of it: the second one,
+ * for less, is not told as done because of that. Other kinds lock rows first, and so always wait. */
+static void renewal_for_less_waits_for_the_standby_too(void **state) {
+    rlock_client *of = client_of(g.server.url);
+    struct owner *o = owner_new(of, "k");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
+    postgres_signals(&standby, SIGSTOP);
+    assert_int_equal(owner_renew(o, 120000), RLOCK_ERR_UNKNOWN);
+    assert_true(kit_until(kit_is_up, of, 5000)); /* and has ended the session before */
+    waits_until("SELECT count(*) FROM rlock.keys WHERE ends > now() + interval '70 s'", "1");
+    assert_int_equal(owner_renew(o, 30000), RLOCK_ERR_UNKNOWN);
+    postgres_signals(&standby, SIGCONT);
+    assert_true(kit_until(kit_is_up, of, 5000));
+    assert_int_equal(owner_renew(o, 30000), RLOCK_OK);
+}
+
 /* PostgreSQL then answers as if the commit were there too, after a warning. */
 static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
     struct owner *o = owner_new(client_here(), "k");
@@ -235,6 +252,7 @@ int main(int argc, char **argv) {
         TEST(hold_outlives_its_primary_and_fences_rise),
         TEST(watchdog_renews_a_hold_at_the_new_primary),
         TEST(acquire_that_the_standby_has_not_got_is_not_granted),
+        TEST(renewal_for_less_waits_for_the_standby_too),
         TEST(commit_whose_wait_is_cancelled_is_not_told_as_done),
         TEST(standby_is_never_used),
         TEST(old_primary_that_comes_back_grants_nothing),
