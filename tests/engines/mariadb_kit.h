@@ -114,7 +114,7 @@ static long left(void) {
 }
 
 static void clears(void) {
-    sql("SET timestamp = DEFAULT"); /* a test may have left these */
+    sql("SET timestamp = DEFAULT, binlog_format = DEFAULT"); /* a test may have left these */
     sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
     sql("DROP TRIGGER IF EXISTS refuses");
     sql("DELETE FROM rlock_keys");
