@@ -168,6 +168,7 @@ struct sim_line { /* one connection, from connect to the last byte */
     int64_t sent_us; /* when that was written which the server has read last */
     uint64_t asked;  /* bits of ASKs that were said here, in this passage of a slot ... */
     uint64_t past;   /* ... and in those before: see sim_ask_bit */
+    int64_t wrote;   /* which write of the primary is the last that came by it */
     struct {         /* its WAIT */
         int64_t replicas, until_us, written; /* 0 replicas = there is none */
     } wait;
@@ -1097,16 +1098,17 @@ static inline void sim_wait_ends(void *object) {
     model_waited(line->peer, count);
 }
 
+/* Of what was written by the same connection, as from Redis 7.2 on. */
 static inline int64_t sim_model_wait(void *ctx, void *user, int64_t replicas, int64_t timeout_ms) {
     struct sim_server *server = (struct sim_server *)ctx;
     struct sim_line *line = (struct sim_line *)user;
-    int64_t count = sim_have(server, sim.written);
+    int64_t count = sim_have(server, line->wrote);
     sim.waits++;
     if (count >= replicas) {
         return count;
     }
     line->wait.replicas = replicas;
-    line->wait.written = sim.written;
+    line->wait.written = line->wrote;
     line->wait.until_us = timeout_ms > 0 ? sim.now_us + timeout_ms * 1000 : INT64_MAX;
     if (timeout_ms > 0) {
         sim_at(line->wait.until_us, sim_wait_ends, line);
@@ -1207,6 +1209,9 @@ static inline void sim_model_touched(void *ctx, void *by, const char *key, size_
     bool replica = line != NULL && line->peer != NULL && line->peer->model != server->model;
     if (server == sim.primary) {
         sim_spread(key, len);
+        if (line != NULL) {
+            line->wrote = sim.written;
+        }
     }
     if (line != NULL && line->peer != NULL && line->peer->db != server->database) {
         return; /* a client that was lied to about SELECT: a key of the same name is another one */
