@@ -128,7 +128,7 @@ static void acquire_that_the_standby_has_not_got_is_not_granted(void **state) {
 }
 
 /* The first renewal is done at the primary, and the standby does not know of it: the second one,
- * for less, is not told as done because of that. Other kinds lock rows first, and so always wait. */
+ * for less, is not told as done because of that. Other kinds lock rows first: they always wait. */
 static void renewal_for_less_waits_for_the_standby_too(void **state) {
     rlock_client *of = client_of(g.server.url);
     struct owner *o = owner_new(of, "k");
