@@ -249,10 +249,11 @@ examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
 ifneq ($(LINED),.)
-# Programs are only compiled anew if a part was changed, not if its file is newer. Two makes may do this at a time.
+# Programs are only compiled anew if a part was changed, not if its file is newer. Two makes may do this at a time,
+# also in two pid namespaces.
 $(LINED)/joined: $(parts) tools/join rlock.h
 	@mkdir -p $(@D)
-	@new=$(@D)/rlock.h.$$$$; tools/join --lines >$$new || { rm -f $$new; exit 1; }; \
+	@new=$$(mktemp $(@D)/rlock.h.XXXXXX) && tools/join --lines >$$new || { rm -f $$new; exit 1; }; \
 	if cmp -s $$new $(@D)/rlock.h; then rm $$new; else mv $$new $(@D)/rlock.h; fi
 	@touch $@
 
@@ -261,7 +262,7 @@ $(LINED)/rlock.h: $(LINED)/joined
 
 $(filter-out %/rlock.h,$(lined)): $(LINED)/%: %
 	@mkdir -p $(@D)
-	@{ echo '#line 1 "$<"'; cat $<; } >$@.$$$$ && mv $@.$$$$ $@
+	@new=$$(mktemp $@.XXXXXX) && { echo '#line 1 "$<"'; cat $<; } >$$new && mv $$new $@
 endif
 
 # Of tools that compile themselves, or that call make several times at once.
