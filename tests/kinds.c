@@ -1222,6 +1222,22 @@ static void renewal_that_changes_nothing_is_written(void **state) {
     }
 }
 
+/* Each renewal for less than is left moves the end a little, and with it that of the key. */
+static void key_of_a_queue_lives_as_long_as_its_hold(void **state) {
+    struct owner *o = owner_of(client_new(), RLOCK_KIND_FAIR);
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    for (i = 0; i < 20; i++) {
+        assert_int_equal(owner_renew(o, 1000), RLOCK_OK);
+    }
+    assert_true(num(ask(&server, "EVAL %s 1 k",
+                        "local t,o=redis.call('TIME'),redis.call('ZRANGE',KEYS[1],0,0,'WITHSCORES')"
+                        "return redis.call('PTTL',KEYS[1])-math.abs(o[2])"
+                        "+t[1]*1000+math.floor(t[2]/1000)")) >= -1);
+}
+
 /* The offer, which somebody else made, lasts longer than the lease that is taken. */
 static void offer_that_is_taken_is_written(void **state) {
     rlock_client *client = client_new();
@@ -1459,6 +1475,7 @@ int main(int argc, char **argv) {
         TEST(line_of_another_type_is_left_alone),
         TEST(persisted_key_stays_so_while_it_is_held),
         TEST(renewal_that_changes_nothing_is_written),
+        TEST(key_of_a_queue_lives_as_long_as_its_hold),
         TEST(offer_that_is_taken_is_written),
         TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
         TEST(who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused),

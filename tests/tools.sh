@@ -489,7 +489,8 @@ $url names what is no parameter: replicas\n" || return 1
         done)" || return 1
     planted src/public/client.h '    int replicas;' '    int replicas, fresh;' "docs/: no page names rlock_config's fresh
 src/core/settings.h has no fresh
-tests/unit_arguments.h tries no limit of fresh\n" || return 1
+tests/unit_arguments.h tries no limit of fresh
+tests/url.c does not read fresh\n" || return 1
     planted "$page" '| `client_name`, `prefix` | texts, as in the fields |' '| `prefix`, `fresh` | texts |' \
         "$page does not name the parameter client_name\n$page names what is no parameter: fresh\n" || return 1
     planted tests/url.c '        {"redis://h?quarantine_ms=86400000", "host=h quarantine_ms=86400000"},' '' \

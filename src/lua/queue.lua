@@ -36,10 +36,11 @@ local my_end = math.abs(two[1] == me and two[2] or two[3] and call('ZSCORE', hol
 -- Grants the hold, with its fence. One that is there already ends later by a
 -- millisecond at least: something is written, as in extend.lua.
 local function grant(new)
-  local ms = changed and '86400000' or lease_ms
+  local ends = math.max(now + lease_ms, my_end + 1)
+  local ms = changed and '86400000' or ends - now
   local lives = not new and touch(ms)
   -- include fence.lua
-  lives = hold(me, weight(me), math.max(now + lease_ms, my_end + 1), ms, lives)
+  lives = hold(me, weight(me), ends, ms, lives)
   if lives or new then
     return lives or fence
   end

@@ -9,10 +9,12 @@ local ends = math.abs(call('ZSCORE', holders, me) or 0)
 if ends <= now then
   return -1
 end
-local ms = lease_ms
-local failed = ms ~= '0' and hold(me, weight(me), math.max(ends + 1, now + ms), ms, touch(ms))
-if failed then
-  return failed
+if lease_ms ~= '0' then
+  ends = math.max(ends + 1, now + lease_ms)
+  local failed = hold(me, weight(me), ends, ends - now, touch(ends - now))
+  if failed then
+    return failed
+  end
 end
 call('ZSCORE', holders, me)
 return 1
