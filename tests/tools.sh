@@ -420,7 +420,7 @@ check only_a_part_that_changed_is_compiled only_a_part_that_changed_is_compiled
 quick_needs_and_fetches_only_what_its_suites_need() {
     tree_to_join quick
     mkdir -p "$tree/bin"
-    for name in sh dirname mkdir rm mv cat touch cmp sed grep tail sort tr find getconf as ld make; do
+    for name in sh dirname mkdir mktemp rm mv cat touch cmp sed grep tail sort tr find getconf as ld make; do
         printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v $name)" >"$tree/bin/$name"
     done
     cat >"$tree/bin/gcc" <<EOF
@@ -493,8 +493,8 @@ tests/unit_arguments.h tries no limit of fresh
 tests/url.c does not read fresh\n" || return 1
     planted "$page" '| `client_name`, `prefix` | texts, as in the fields |' '| `prefix`, `fresh` | texts |' \
         "$page does not name the parameter client_name\n$page names what is no parameter: fresh\n" || return 1
-    planted tests/url.c '        {"redis://h?quarantine_ms=86400000", "host=h quarantine_ms=86400000"},' '' \
-        "$url does not name the parameter quarantine_ms\n"
+    planted tests/url.c '        {"redis://h?client_name=a%26b+c&prefix=p%3a", "host=h name=a&b+c prefix=p:"},' \
+        '        {"redis://h?client_name=a%26b+c", "host=h name=a&b+c"},' "$url does not name the parameter prefix\n"
 }
 
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
