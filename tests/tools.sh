@@ -497,6 +497,17 @@ tests/url.c does not read fresh\n" || return 1
         '        {"redis://h?client_name=a%26b+c", "host=h name=a&b+c"},' "$url does not name the parameter prefix\n"
 }
 
+# The whole in src/ has the same name as what is made of it.
+diffs_hide_the_joined_header_alone() {
+    mkdir -p "$work/repository/src"
+    git -C "$work/repository" init -q && cp .gitattributes "$work/repository" || return 1
+    git -C "$work/repository" check-attr diff merge -- rlock.h src/rlock.h >"$work/attributes"
+    cat "$work/attributes"
+    [ "$(grep -c '^rlock.h: .*: unset$' "$work/attributes")" = 2 ] &&
+        [ "$(grep -c '^src/rlock.h: .*: unspecified$' "$work/attributes")" = 2 ]
+}
+
+check diffs_hide_the_joined_header_alone diffs_hide_the_joined_header_alone
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
 
 # --- tools/mutants ---
