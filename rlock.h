@@ -1,4 +1,4 @@
-/* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
+/* rlock.h - 0.2.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
  *
  * The library acquires, renews and releases a lock without blocking, keeps it alive with a
  * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through
@@ -252,13 +252,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of this file, as a text. */
-#define RLOCK_VERSION "0.1.0"
+/* The version of this file, as a text, and as a number that #if compares: 1,000,000 for each
+ * major version, 1,000 for each minor one, 1 for each patch. */
+#define RLOCK_VERSION "0.2.0"
+#define RLOCK_VERSION_NUMBER 2000
 
 /* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif
+
+/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
+ * the code is a library. It is static: do not free it. Any thread may call it. */
+RLOCK_API const char *rlock_version(void);
 
 #if defined(__cplusplus) && defined(__GNUC__)
 #define RLOCK__C_CASTS_BEGIN \
@@ -12823,6 +12829,10 @@ static const rlock_store_events rlock__events = {rlock__store_answered, rlock__s
  * >>api-client - the public functions of a client
  */
 
+const char *rlock_version(void) {
+    return RLOCK_VERSION;
+}
+
 const char *rlock_strerror(int status) {
     static const char *const words[] = {/* [-status] */
 #define RLOCK_X(name, value, text) text,
@@ -13753,4 +13763,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
 #ifdef __GNUC__
 #pragma GCC diagnostic pop
 #endif
-/* tools/join makes this file of src/: edit that. Digest of all above: d5be488df5b93632 */
+/* tools/join makes this file of src/: edit that. Digest of all above: b44bf9c25a20d51b */

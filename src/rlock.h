@@ -1,4 +1,4 @@
-/* rlock.h - 0.1.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
+/* rlock.h - 0.2.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
  *
  * The library acquires, renews and releases a lock without blocking, keeps it alive with a
  * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through

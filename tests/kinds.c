@@ -1089,6 +1089,59 @@ static void sorted_set_of_others_is_of_the_wrong_type_and_untouched(void **state
     }
 }
 
+/* An acquire of 0.1.0, by the script that it sent. Returns whether that was granted; the error of
+ * the server counts as refused. */
+static int granted_by_0_1_0(rlock_kind kind, uint32_t permits, uint32_t weight) {
+    static char script[8192];
+    FILE *in = fopen("tests/older/queued-0.1.0.lua", "r");
+    redisReply *reply;
+    int granted;
+
+    assert_non_null(in);
+    script[fread(script, 1, sizeof script - 1, in)] = '\0';
+    fclose(in);
+    reply =
+        ask(&server, "EVAL %s 2 k rlock:{k}:queue 0 " NOBODY ":%d:%u %u 3000 rlock: 10000 0 %s 0",
+            script, (int)kind + 1, weight, permits, "");
+    granted = reply->type == REDIS_REPLY_STRING; /* a fence; otherwise how long it is held */
+    freeReplyObject(reply);
+    return granted;
+}
+
+/* docs/guarantees.md, "The kinds": what of 0.1.0 and of this version go together on a key. */
+static void client_of_0_1_0_on_the_same_key_is_as_documented(void **state) {
+    static const struct {
+        rlock_kind kind;
+        uint32_t permits, weight;
+        int both; /* it takes a hold of this version for one of its own */
+    } rows[] = {{RLOCK_KIND_FAIR, 1, 1, 0},
+                {RLOCK_KIND_READ, RLOCK_PERMITS_MAX, 1, 1},
+                {RLOCK_KIND_WRITE, RLOCK_PERMITS_MAX, RLOCK_PERMITS_MAX, 0},
+                {RLOCK_KIND_SEMAPHORE, 2, 1, 1}};
+    rlock_client *client = client_new();
+    char before[1024];
+    size_t i, k;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct owner *o = owner_of(client, rows[i].kind);
+
+        assert_true(granted_by_0_1_0(rows[i].kind, rows[i].permits, rows[i].weight));
+        snprintf(before, sizeof before, "%s", members("k"));
+        for (k = 0; k < QUEUED_KINDS; k++) {
+            struct owner *one = owner_of(client, queued_kinds[k]);
+
+            assert_int_equal(owner_acquire(one, 0, 0), RLOCK_ERR_WRONG_TYPE);
+        }
+        assert_string_equal(members("k"), before);
+        assert_int_equal(num(ask(&server, "DEL k")), 1);
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        assert_int_equal(granted_by_0_1_0(rows[i].kind, rows[i].permits, rows[i].weight),
+                         rows[i].both);
+        tell(ask(&server, "DEL k"));
+    }
+}
+
 static void who_holds_renews_and_lets_go_beside_what_is_not_ours(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_WRITE), *b = owner_of(other, RLOCK_KIND_WRITE);
@@ -1433,6 +1486,7 @@ int main(int argc, char **argv) {
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
         TEST(waiter_whose_offer_passed_leaves_the_queue_when_it_cancels),
         TEST(fair_fences_rise_and_renewals_extend),
+        TEST(client_of_0_1_0_on_the_same_key_is_as_documented),
         TEST(fair_a_deleted_key_is_told_at_once),
         TEST(fair_without_push_is_polled_for),
         TEST(fair_waiters_survive_a_lost_connection),

@@ -269,6 +269,7 @@ static const struct CMUnitTest singles[] = {
     CASE(stats_count_what_happened_and_what_is),
     CASE(every_hold_that_was_acquired_is_counted_once_as_released_or_lost),
     CASE(every_status_has_its_text),
+    CASE(version_is_one_as_text_and_as_number),
     CASE(every_reason_and_kind_has_its_word),
     CASE(child_that_returns_from_the_callback_it_forked_in_does_nothing),
     CASE(child_that_returns_from_a_hook_it_forked_in_does_nothing),

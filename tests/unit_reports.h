@@ -82,6 +82,14 @@ static void every_status_has_its_text(void **state) {
     assert_string_equal(rlock_strerror(INT32_MAX), "unknown status");
 }
 
+static void version_is_one_as_text_and_as_number(void **state) {
+    int major = -1, minor = -1, patch = -1;
+    (void)state;
+    assert_string_equal(rlock_version(), RLOCK_VERSION);
+    assert_int_equal(sscanf(rlock_version(), "%d.%d.%d", &major, &minor, &patch), 3);
+    assert_int_equal(RLOCK_VERSION_NUMBER, major * 1000000 + minor * 1000 + patch);
+}
+
 static void every_reason_and_kind_has_its_word(void **state) {
     static const char *const reasons[] = {"none", "expired", "stolen", "deleted", "closed"};
     static const char *const kinds[] = {"mutex", "fair", "read", "write", "semaphore"};

@@ -29,6 +29,10 @@
 #include "core/question.h"
 #include "core/events.h"
 
+const char *rlock_version(void) {
+    return RLOCK_VERSION;
+}
+
 const char *rlock_strerror(int status) {
     static const char *const words[] = {/* [-status] */
 #define RLOCK_X(name, value, text) text,

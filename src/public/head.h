@@ -7,13 +7,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The version of this file, as a text. */
-#define RLOCK_VERSION "0.1.0"
+/* The version of this file, as a text, and as a number that #if compares: 1,000,000 for each
+ * major version, 1,000 for each minor one, 1 for each patch. */
+#define RLOCK_VERSION "0.2.0"
+#define RLOCK_VERSION_NUMBER 2000
 
 /* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif
+
+/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
+ * the code is a library. It is static: do not free it. Any thread may call it. */
+RLOCK_API const char *rlock_version(void);
 
 #if defined(__cplusplus) && defined(__GNUC__)
 #define RLOCK__C_CASTS_BEGIN \
