@@ -1,4 +1,5 @@
-/* rlock.h - 0.2.0 - a distributed lock for event loops, in Redis or Valkey - MIT licence
+/* rlock.h - 0.2.0 - a distributed lock for event loops, in Redis or Valkey
+ * SPDX-License-Identifier: MIT
  *
  * The library acquires, renews and releases a lock without blocking, keeps it alive with a
  * watchdog, and reports the moment it is lost. It is one header; it speaks to the server through
@@ -13763,4 +13764,26 @@ const char *rlock_key(const rlock *lock, size_t *len) {
 #ifdef __GNUC__
 #pragma GCC diagnostic pop
 #endif
-/* tools/join makes this file of src/: edit that. Digest of all above: b44bf9c25a20d51b */
+
+/*
+ * Copyright (c) 2026 the rlock authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy
+ * of this software and associated documentation files (the "Software"), to deal
+ * in the Software without restriction, including without limitation the rights
+ * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is
+ * furnished to do so, subject to the following conditions:
+ *
+ * The above copyright notice and this permission notice shall be included in all
+ * copies or substantial portions of the Software.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ */
+/* tools/join makes this file of src/: edit that. Digest of all above: eebfdd734da6573b */

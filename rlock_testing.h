@@ -1,4 +1,5 @@
-/* rlock_testing.h - time, faults and theft on command, for the tests of a program - MIT licence
+/* rlock_testing.h - time, faults and theft on command, for the tests of a program
+ * SPDX-License-Identifier: MIT
  *
  *     rlock_testing *t = rlock_testing_new(NULL);
  *     config.loop = rlock_testing_loop(t);       in place of the loop of your program
@@ -1294,3 +1295,25 @@ static inline void rlock_testing_free(rlock_testing *t) {
 }
 
 #endif /* RLOCK_TESTING_H */
+
+/*
+ * Copyright (c) 2026 the rlock authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy
+ * of this software and associated documentation files (the "Software"), to deal
+ * in the Software without restriction, including without limitation the rights
+ * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is
+ * furnished to do so, subject to the following conditions:
+ *
+ * The above copyright notice and this permission notice shall be included in all
+ * copies or substantial portions of the Software.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ */

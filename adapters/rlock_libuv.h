@@ -1,4 +1,5 @@
-/* rlock_libuv.h - rlock.h on libuv 1 - MIT licence
+/* rlock_libuv.h - rlock.h on libuv 1
+ * SPDX-License-Identifier: MIT
  *
  *     config.loop = rlock_libuv_loop(uv_default_loop());
  *
@@ -215,3 +216,25 @@ static inline rlock_loop rlock_libuv_loop(uv_loop_t *loop) {
 RLOCK__C_CASTS_END
 
 #endif /* RLOCK_LIBUV_H */
+
+/*
+ * Copyright (c) 2026 the rlock authors
+ *
+ * Permission is hereby granted, free of charge, to any person obtaining a copy
+ * of this software and associated documentation files (the "Software"), to deal
+ * in the Software without restriction, including without limitation the rights
+ * to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+ * copies of the Software, and to permit persons to whom the Software is
+ * furnished to do so, subject to the following conditions:
+ *
+ * The above copyright notice and this permission notice shall be included in all
+ * copies or substantial portions of the Software.
+ *
+ * THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+ * IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+ * FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+ * AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+ * LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+ * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+ * SOFTWARE.
+ */
