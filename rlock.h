@@ -3096,6 +3096,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__ADDRESSES 8      /* of one name, that are tried */
+#define RLOCK__LOOKUPS 16       /* names of one connection that are resolved at the same time */
 #define RLOCK__PATIENCE_MS 250  /* with an address, while another one waits to be tried */
 #define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
@@ -3161,9 +3162,17 @@ typedef struct rlock__place {
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 } rlock__place;
 
+/* A name that a connection asked for. The connection may lead to another host by now. */
+typedef struct rlock__lookup {
+    rlock_name name;
+    struct rlock__conn *conn;
+    struct rlock__lookup *next;
+    char *host; /* NULL: it was answered, and may be used again */
+} rlock__lookup;
+
 typedef struct rlock__conn { /* small members first: they are reached with less code */
-    bool wanted, doomed, resolving, blocked;
-    bool stale;   /* the host has changed since its name was asked for */
+    bool wanted, doomed, blocked;
+    bool moved;   /* the host has changed since this attempt's time began */
     bool walks;   /* this attempt goes on at the next address */
     bool blamed;  /* text and fault are of this attempt */
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
@@ -3184,7 +3193,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     long long id;      /* CLIENT ID; 0 = unknown */
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_io io;
-    rlock_name name;
+    rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
@@ -4263,6 +4272,15 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* Returns the lookup of a host's name, or with NULL of any, that was not answered yet; or NULL. */
+static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
+    rlock__lookup *at = conn->lookups;
+    while (at && (!at->host || (host && strcmp(at->host, host) != 0))) {
+        at = at->next;
+    }
+    return at;
+}
+
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
     return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
@@ -4962,7 +4980,12 @@ static void rlock__conn_wanted(rlock__conn *conn) {
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
-    conn->resolving = false;
+    while (conn->lookups) {
+        rlock__lookup *lookup = conn->lookups;
+        conn->lookups = lookup->next;
+        rlock__dealloc(lookup->host);
+        rlock__dealloc(lookup);
+    }
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);
@@ -5239,13 +5262,28 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
     place->port = port;
     place->count = place->at = 0;
     place->good.any.sa_family = 0;
-    conn->stale = conn->resolving;
+    conn->moved = true;
 }
 
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
     rlock__place_move(&sentinel->conn, host->name, host->port);
+}
+
+/* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
+ * False: there is none. */
+static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    uint32_t i;
+    for (i = 0; i < sentinel->count; i++) {
+        if (strcmp(sentinel->hosts[i].name, name) == 0) {
+            sentinel->at = i;
+            rlock__sentinel_turn(sentinel);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The command connection goes on, in the next loop iteration. */
@@ -5283,10 +5321,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__dealloc(redis->place.host);
     rlock__place_move(conn, host, port);
     redis->place.failures = 0;
-    RLOCK_ASSERT(conn->wanted); /* for it a Sentinel was asked */
-    if (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host)) {
-        rlock_timer_set(redis->client, &conn->timer, 0); /* a number waits for no resolver */
-    }
+    RLOCK_ASSERT(conn->wanted);                      /* for it a Sentinel was asked */
+    rlock_timer_set(redis->client, &conn->timer, 0); /* it waits for no name of another host */
 }
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
@@ -5516,6 +5552,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_bury rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
+#define rlock__sentinel_turns_to(redis, name) false
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
@@ -6017,16 +6054,52 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
-/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count);
+
+/* Returns a lookup to be used; NULL: so many names are being resolved, or there is no memory. */
+static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
+    rlock__lookup *lookup = conn->lookups;
+    uint32_t count = 0;
+    while (lookup && lookup->host) {
+        lookup = lookup->next;
+        count++;
+    }
+    if (lookup || count == RLOCK__LOOKUPS) {
+        return lookup;
+    }
+    lookup = (rlock__lookup *)rlock__alloc(sizeof *lookup);
+    if (lookup) {
+        lookup->conn = conn;
+        lookup->name.resolved = rlock__on_name;
+        lookup->next = conn->lookups;
+        conn->lookups = lookup;
+    }
+    return lookup;
+}
+
+/* Connects to the host of the place, whose name is resolved anew. Names are resolved side by side,
+ * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
 static void rlock__conn_resolve(rlock__conn *conn) {
+    rlock__lookup *lookup;
+    bool failed = false;
     if (rlock__numeric(conn->place->host)) {
         rlock__conn_dial(conn);
-    } else if (!conn->resolving) {
-        conn->resolving = true;
-        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
-        }
+        return;
+    }
+    if (rlock__conn_lookup(conn, conn->place->host)) {
+        return;
+    }
+    lookup = rlock__lookup_get(conn);
+    if (!lookup) {
+        rlock__conn_found(conn, NULL, 0, "too many names are being resolved");
+        return;
+    }
+    lookup->host = rlock__copy_text(conn->place->host, &failed);
+    if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
+        rlock__dealloc(lookup->host);
+        lookup->host = NULL;
+        rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
     }
 }
 
@@ -6035,17 +6108,21 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
     return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
 }
 
+/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
+ * whose turn it was before: else the attempt went on without them. */
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool opening = conn->state == RLOCK__CONN_OPENING && !conn->ac;
-    bool wanted = conn->resolving && opening && !rlock__conn_asks(conn);
-    bool stale = conn->stale;
-    conn->resolving = conn->stale = false;
-    if (wanted && stale) {
-        rlock__conn_resolve(conn);
-        rlock__conn_tend(conn);
-    } else if (wanted) { /* else the attempt went on without it */
+    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
+    rlock__conn *conn = lookup->conn;
+    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
+    char *host = lookup->host; /* NULL: nobody asked */
+    bool wanted =
+        waits && host &&
+        (strcmp(host, conn->place->host) == 0 ||
+         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    lookup->host = NULL;
+    rlock__dealloc(host);
+    if (wanted) {
         rlock__conn_found(conn, addresses, count, "the host's name was not found");
         rlock__conn_tend(conn);
     }
@@ -6058,7 +6135,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = false;
+    conn->blamed = conn->walks = conn->moved = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -6078,14 +6155,16 @@ static void rlock__conn_open(rlock__conn *conn) {
  * another attempt would wait for it too. */
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    bool resolving = conn->resolving;
+    bool moved = conn->moved, resolving;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
+    resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
+    conn->moved = false;
     rlock__conn_resolve(conn);
-    if (resolving && !conn->ac && !conn->doomed) {
+    if (resolving && !moved) {
         rlock__place_found(conn->place, NULL, 0);
         if (conn->place->count) {
             rlock__conn_dial(conn);
@@ -6158,7 +6237,6 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
     conn->redis = added ? redis : NULL;
     conn->place = place;
     conn->io.ready = rlock__conn_on_io;
-    conn->name.resolved = rlock__on_name;
     conn->fd = -1;
     return added;
 }
@@ -7796,8 +7874,9 @@ static int rlock__peer_open(rlock__peer *peer) {
 /* True if a node has something to do, or an answer of it or for its name is awaited. */
 static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
-    bool busy = redis && (redis->commands.outstanding || redis->commands.resolving);
+    bool busy = redis && redis->commands.outstanding;
     int i;
+    busy = busy || (redis && rlock__conn_lookup(&redis->commands, NULL));
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
@@ -13786,4 +13865,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: eebfdd734da6573b */
+/* tools/join makes this file of src/: edit that. Digest of all above: fe58b743e3dc0bb2 */

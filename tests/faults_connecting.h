@@ -445,6 +445,15 @@ static void name_is(uint32_t address) {
     name_answers((struct sockaddr *)&in);
 }
 
+/* Answers the question for this host, which may be an older one. */
+static void host_is(const char *host, uint32_t address) {
+    rlock_name *name = stage_takes_name(host);
+
+    assert_non_null(name);
+    stage.name = name;
+    name_is(address);
+}
+
 /* A name may stand for many servers: the push connection does not resolve it again. */
 static void push_connection_goes_where_the_other_went(void **state) {
     rlock_client *client;

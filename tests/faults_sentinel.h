@@ -726,13 +726,127 @@ static void late_address_of_another_name_is_not_used(void **state) {
     quay.of[0].host = "new.example";
     quay.of[0].epoch = 2;
     stage_runs(1500);
-    assert_int_equal(stage.names, 1); /* one question is out at a time */
-    name_is(SERVER(1));
+    assert_int_equal(stage.names, 2); /* side by side */
+    host_is("old.example", SERVER(1));
     stage_runs(0);
     assert_int_equal(stage.names, 2);
     assert_int_equal(kit_stats(client).connects, 1);
-    name_is(SERVER(0));
+    host_is("new.example", SERVER(0));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* ... while the resolver hangs at it: the new name is asked for as soon as a Sentinel has it. */
+static void name_that_hangs_delays_no_other_name_of_the_primary(void **state) {
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    uint64_t connects;
+    int64_t begun_us;
+
+    (void)state;
+    config.command_timeout_ms = 10000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    quay.of[0].host = "old.example";
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(500);
+    quay.of[0].host = "new.example";
+    quay.of[0].epoch = 2;
+    begun_us = stage.now_us;
+    while (stage.names < 2) {
+        stage_iterates(stage.now_us + 1000);
+        assert_true(stage.now_us - begun_us < 1100000);
+    }
+    host_is("new.example", SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    assert_null(strstr(kit_log_text, "not resolved"));
+    stage_runs(20000);
+    connects = kit_stats(client).connects;
+    host_is("old.example", SERVER(1)); /* it comes in the end, and moves nothing */
+    stage_runs(2000);
+    assert_int_equal(kit_stats(client).connects, connects);
+    assert_int_equal(stage.names, 2);
+}
+
+/* Each answer of a Sentinel may be another name: what is out at a time has a bound. */
+static void names_that_hang_are_bounded(void **state) {
+    static char hosts[40][16];
+    rlock_config config = quay_begins();
+    rlock_client *client = kit_client(&config);
+    struct owner *o = owner_new(client, "k");
+    int i, of;
+
+    (void)state;
+    all_are(HIDES_EPOCH); /* each answer is taken for a newer one */
+    for (i = 0; i < 40; i++) {
+        snprintf(hosts[i], sizeof hosts[i], "n%d.example", i);
+        for (of = 0; of < SENTINELS; of++) {
+            quay.of[of].host = hosts[i];
+        }
+        if (i == 0) {
+            rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o);
+        }
+        stage_runs(1500);
+    }
+    assert_int_equal(stage.names, RLOCK__LOOKUPS);
+    assert_non_null(strstr(kit_log_text, "too many names are being resolved"));
+    host_is("n3.example", SERVER(1));
+    stage_runs(2500);
+    assert_int_equal(stage.names, RLOCK__LOOKUPS + 1);
+    host_is("n39.example", SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* Begins an acquire of a client with these Sentinels, at the port of the stage. */
+static struct owner *with_sentinels(const char *one, const char *other) {
+    static char list[96];
+    rlock_config config = quay_begins();
+    struct owner *o;
+
+    snprintf(list, sizeof list, "%s:%d,%s:%d", one, quay.port, other, quay.port);
+    config.sentinels = list;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(0);
+    return o;
+}
+
+/* The resolver hangs at the name of one Sentinel: the next one is asked for its own. */
+static void name_that_hangs_hides_no_other_sentinel(void **state) {
+    struct owner *o = with_sentinels("old.example", "new.example");
+
+    (void)state;
+    stage_runs(RLOCK__PATIENCE_MS);
+    assert_int_equal(stage.names, 2);
+    assert_null(strstr(kit_log_text, "new.example"));
+    host_is("new.example", SENTINEL(1));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    stage_runs(20000);
+    assert_int_equal(stage.names, 2);
+    assert_int_equal(kit_stats(kit_clients[0]).faults, 0);
+    kit_reset();
+
+    with_sentinels("old.example", "255.255.255.255"); /* the log blames the one it is of */
+    stage_runs(20000);
+    assert_int_equal(stage.names, 1);
+    assert_null(strstr(kit_log_text, "255.255.255.255:26379: the name"));
+}
+
+/* A resolver that takes longer than a Sentinel's turn: the answer counts when it comes. */
+static void name_of_a_sentinel_that_comes_after_its_turn_is_used(void **state) {
+    struct owner *o = with_sentinels("slow.example", "hung.example");
+
+    (void)state;
+    stage_runs(RLOCK__PATIENCE_MS + 50);
+    assert_int_equal(stage.names, 2);
+    host_is("slow.example", SENTINEL(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    assert_true(quay.of[0].asked > 0);
+    stage_hangs_up(commands_at(0)); /* what comes while no name is waited for leads nowhere */
+    host_is("hung.example", SENTINEL(1));
+    stage_runs(2000);
+    assert_true(kit_stats(kit_clients[0]).up);
+    assert_int_equal(quay.of[1].asked, 0);
 }
 
 /* ... and is a number now: nobody waits for the resolver. */

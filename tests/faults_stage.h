@@ -8,6 +8,7 @@
 #define STAGE_CONNS 256
 #define STAGE_FDS 32
 #define STAGE_LIES 10
+#define STAGE_NAMES 128
 
 struct stage_conn {
     int fd;        /* -1 = closed */
@@ -28,7 +29,11 @@ static struct {
     } watched[STAGE_FDS];
     bool watch_fails;
     int resolve_status;
-    rlock_name *name; /* to be resolved */
+    rlock_name *name; /* to be resolved: the last one that was asked for */
+    struct {
+        rlock_name *name; /* NULL = answered by its host's name */
+        char host[32];
+    } asked[STAGE_NAMES]; /* all of them, in turn */
     int names, door;
     char path[128], trail[4096]; /* the commands that it received, two words of each */
     struct stage_conn conns[STAGE_CONNS];
@@ -84,12 +89,32 @@ static int stage_resolve(void *state, rlock_name *name, const char *host) {
     (void)state;
     assert_non_null(host);
     stage.name = stage.resolve_status == 0 ? name : NULL;
+    if (stage.names < STAGE_NAMES) {
+        stage.asked[stage.names].name = stage.name;
+        snprintf(stage.asked[stage.names].host, sizeof stage.asked[0].host, "%s", host);
+    }
     stage.names++;
     return stage.resolve_status;
 }
 
 static const rlock_loop stage_loop = {&stage,      stage_open,   stage_watch,  stage_set_timer,
                                       stage_close, stage_now_us, stage_resolve};
+
+/* Returns the name that was asked for this host and not answered, or NULL. */
+static rlock_name *stage_takes_name(const char *host) {
+    int i;
+
+    for (i = 0; i < stage.names && i < STAGE_NAMES; i++) {
+        rlock_name *name = stage.asked[i].name;
+
+        if (name != NULL && strcmp(stage.asked[i].host, host) == 0) {
+            stage.asked[i].name = NULL;
+            stage.name = stage.name == name ? NULL : stage.name;
+            return name;
+        }
+    }
+    return NULL;
+}
 
 static void stage_lies(const char *command, const char *answer, bool instead, bool once) {
     size_t i = 0;

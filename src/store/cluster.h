@@ -269,8 +269,9 @@ static int rlock__peer_open(rlock__peer *peer) {
 /* True if a node has something to do, or an answer of it or for its name is awaited. */
 static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
-    bool busy = redis && (redis->commands.outstanding || redis->commands.resolving);
+    bool busy = redis && redis->commands.outstanding;
     int i;
+    busy = busy || (redis && rlock__conn_lookup(&redis->commands, NULL));
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }

@@ -318,16 +318,52 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
-/* Connects to the host of the place, whose name is resolved anew. One question is out at a time. */
+static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
+                           unsigned count);
+
+/* Returns a lookup to be used; NULL: so many names are being resolved, or there is no memory. */
+static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
+    rlock__lookup *lookup = conn->lookups;
+    uint32_t count = 0;
+    while (lookup && lookup->host) {
+        lookup = lookup->next;
+        count++;
+    }
+    if (lookup || count == RLOCK__LOOKUPS) {
+        return lookup;
+    }
+    lookup = (rlock__lookup *)rlock__alloc(sizeof *lookup);
+    if (lookup) {
+        lookup->conn = conn;
+        lookup->name.resolved = rlock__on_name;
+        lookup->next = conn->lookups;
+        conn->lookups = lookup;
+    }
+    return lookup;
+}
+
+/* Connects to the host of the place, whose name is resolved anew. Names are resolved side by side,
+ * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
 static void rlock__conn_resolve(rlock__conn *conn) {
+    rlock__lookup *lookup;
+    bool failed = false;
     if (rlock__numeric(conn->place->host)) {
         rlock__conn_dial(conn);
-    } else if (!conn->resolving) {
-        conn->resolving = true;
-        if (rlock_name_resolve(conn->redis->client, &conn->name, conn->place->host) != 0) {
-            conn->resolving = false;
-            rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
-        }
+        return;
+    }
+    if (rlock__conn_lookup(conn, conn->place->host)) {
+        return;
+    }
+    lookup = rlock__lookup_get(conn);
+    if (!lookup) {
+        rlock__conn_found(conn, NULL, 0, "too many names are being resolved");
+        return;
+    }
+    lookup->host = rlock__copy_text(conn->place->host, &failed);
+    if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
+        rlock__dealloc(lookup->host);
+        lookup->host = NULL;
+        rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
     }
 }
 
@@ -336,17 +372,21 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
     return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
 }
 
+/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
+ * whose turn it was before: else the attempt went on without them. */
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
                            unsigned count) {
-    rlock__conn *conn = RLOCK__OF(name, rlock__conn, name);
-    bool opening = conn->state == RLOCK__CONN_OPENING && !conn->ac;
-    bool wanted = conn->resolving && opening && !rlock__conn_asks(conn);
-    bool stale = conn->stale;
-    conn->resolving = conn->stale = false;
-    if (wanted && stale) {
-        rlock__conn_resolve(conn);
-        rlock__conn_tend(conn);
-    } else if (wanted) { /* else the attempt went on without it */
+    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
+    rlock__conn *conn = lookup->conn;
+    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
+    char *host = lookup->host; /* NULL: nobody asked */
+    bool wanted =
+        waits && host &&
+        (strcmp(host, conn->place->host) == 0 ||
+         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    lookup->host = NULL;
+    rlock__dealloc(host);
+    if (wanted) {
         rlock__conn_found(conn, addresses, count, "the host's name was not found");
         rlock__conn_tend(conn);
     }
@@ -359,7 +399,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = false;
+    conn->blamed = conn->walks = conn->moved = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -379,14 +419,16 @@ static void rlock__conn_open(rlock__conn *conn) {
  * another attempt would wait for it too. */
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    bool resolving = conn->resolving;
+    bool moved = conn->moved, resolving;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
+    resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
+    conn->moved = false;
     rlock__conn_resolve(conn);
-    if (resolving && !conn->ac && !conn->doomed) {
+    if (resolving && !moved) {
         rlock__place_found(conn->place, NULL, 0);
         if (conn->place->count) {
             rlock__conn_dial(conn);
@@ -459,7 +501,6 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
     conn->redis = added ? redis : NULL;
     conn->place = place;
     conn->io.ready = rlock__conn_on_io;
-    conn->name.resolved = rlock__on_name;
     conn->fd = -1;
     return added;
 }

@@ -31,6 +31,15 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+/* Returns the lookup of a host's name, or with NULL of any, that was not answered yet; or NULL. */
+static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
+    rlock__lookup *at = conn->lookups;
+    while (at && (!at->host || (host && strcmp(at->host, host) != 0))) {
+        at = at->next;
+    }
+    return at;
+}
+
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
     return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
@@ -730,7 +739,12 @@ static void rlock__conn_wanted(rlock__conn *conn) {
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
-    conn->resolving = false;
+    while (conn->lookups) {
+        rlock__lookup *lookup = conn->lookups;
+        conn->lookups = lookup->next;
+        rlock__dealloc(lookup->host);
+        rlock__dealloc(lookup);
+    }
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);

@@ -88,13 +88,28 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
     place->port = port;
     place->count = place->at = 0;
     place->good.any.sa_family = 0;
-    conn->stale = conn->resolving;
+    conn->moved = true;
 }
 
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
     rlock__place_move(&sentinel->conn, host->name, host->port);
+}
+
+/* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
+ * False: there is none. */
+static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    uint32_t i;
+    for (i = 0; i < sentinel->count; i++) {
+        if (strcmp(sentinel->hosts[i].name, name) == 0) {
+            sentinel->at = i;
+            rlock__sentinel_turn(sentinel);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The command connection goes on, in the next loop iteration. */
@@ -132,10 +147,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__dealloc(redis->place.host);
     rlock__place_move(conn, host, port);
     redis->place.failures = 0;
-    RLOCK_ASSERT(conn->wanted); /* for it a Sentinel was asked */
-    if (conn->state == RLOCK__CONN_DOWN || rlock__numeric(host)) {
-        rlock_timer_set(redis->client, &conn->timer, 0); /* a number waits for no resolver */
-    }
+    RLOCK_ASSERT(conn->wanted);                      /* for it a Sentinel was asked */
+    rlock_timer_set(redis->client, &conn->timer, 0); /* it waits for no name of another host */
 }
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
@@ -365,6 +378,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_bury rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
+#define rlock__sentinel_turns_to(redis, name) false
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 

@@ -35,6 +35,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BACKOFF_MIN_MS 10
 #define RLOCK__BACKOFF_MAX_MS 1000
 #define RLOCK__ADDRESSES 8      /* of one name, that are tried */
+#define RLOCK__LOOKUPS 16       /* names of one connection that are resolved at the same time */
 #define RLOCK__PATIENCE_MS 250  /* with an address, while another one waits to be tried */
 #define RLOCK__SENTINEL_MS 1000 /* from the answer of a Sentinel to the next question */
 #define RLOCK__MOVED_MS 10000   /* a connection that serves is given up for a MOVED so seldom */
@@ -100,9 +101,17 @@ typedef struct rlock__place {
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 } rlock__place;
 
+/* A name that a connection asked for. The connection may lead to another host by now. */
+typedef struct rlock__lookup {
+    rlock_name name;
+    struct rlock__conn *conn;
+    struct rlock__lookup *next;
+    char *host; /* NULL: it was answered, and may be used again */
+} rlock__lookup;
+
 typedef struct rlock__conn { /* small members first: they are reached with less code */
-    bool wanted, doomed, resolving, blocked;
-    bool stale;   /* the host has changed since its name was asked for */
+    bool wanted, doomed, blocked;
+    bool moved;   /* the host has changed since this attempt's time began */
     bool walks;   /* this attempt goes on at the next address */
     bool blamed;  /* text and fault are of this attempt */
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
@@ -123,7 +132,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     long long id;      /* CLIENT ID; 0 = unknown */
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_io io;
-    rlock_name name;
+    rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
