@@ -3131,7 +3131,8 @@ enum { /* rlock_request.store.how */
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
- * NAME to QUARANTINE leaves together. */
+ * NAME to QUARANTINE leaves together. ROLE is asked for where INFO does not tell it: no ACL forbids
+ * HELLO. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
@@ -3141,6 +3142,7 @@ enum {
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
     RLOCK__STEP_QUARANTINE,
+    RLOCK__STEP_ROLE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -3178,6 +3180,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
     bool doubted; /* late with an answer: its socket is read once more */
     bool shard;   /* what is read now came on a sharded channel */
+    bool refused; /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -3280,6 +3283,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool batch_unknown;       /* it has to be sent that script in full first */
     bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
+    bool roleless;            /* INFO did not say whether that server is a replica */
     bool push_wanted;         /* some key was to be watched */
     bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
     bool push_refused;        /* channels too, or they would not help */
@@ -4368,6 +4372,7 @@ static void rlock__want_nothing(void *data) {
         bool last = n > 1 && words[0] == '-';
         const char *why = last ? words + 1 : conn->ac->errstr;
         words[last ? strcspn(words, "\r\n") : 0] = 0;
+        conn->refused = conn->outstanding && conn->ac->err == REDIS_ERR_OTHER;
         rlock__conn_fail(conn, rlock__why_down(why), why);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
@@ -4500,6 +4505,11 @@ static bool rlock__same_identity(const char *one, const char *other) {
     return *one && strncmp(one, other, RLOCK__IDENTITY) == 0;
 }
 
+static void rlock__redis_is_replica(rlock__redis *redis) {
+    rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                     "the server is a replica; give the address of its primary");
+}
+
 /* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
  * promoted has a new identity, and that of its primary as the second one. A server that was started
  * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
@@ -4508,9 +4518,9 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
     bool node = rlock__is_node(redis); /* a replica among the nodes says MOVED */
+    redis->roleless = !role && !node;
     if (role && strncmp(role, "slave", 5) == 0 && !node) {
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
-                         "the server is a replica; give the address of its primary");
+        rlock__redis_is_replica(redis);
         return;
     }
     redis->inherits =
@@ -4699,8 +4709,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
-        bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
-        bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
+        bool refused =
+            was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last =
             RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
         redis->notify_refused = redis->notify_refused || refused;
@@ -5789,27 +5799,42 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__track(redis);
 }
 
-/* Whether a refusal of this step leaves a connection that can be used. */
+/* True if a refusal of this step leaves a connection that can be used: in whatever words, as a proxy
+ * has its own, unless nothing is allowed here, or not now. */
 static bool rlock__step_optional(int step, const char *text) {
-    bool refused = strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0;
+    rlock_fault fault = rlock__classify(text);
+    bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
     return step == RLOCK__STEP_QUARANTINE ||
-           (step >= RLOCK__STEP_NAME && refused && rlock__classify(text) != RLOCK_FAULT_BUSY);
+           (step >= RLOCK__STEP_NAME && alone && fault != RLOCK_FAULT_BUSY);
+}
+
+/* True if the answer to HELLO, names and values, has the role of a replica. */
+static bool rlock__hello_replica(const redisReply *reply) {
+    size_t i;
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
+        const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            strcmp(name->str, "role") == 0) {
+            return strcmp(value->str, "replica") == 0 || strcmp(value->str, "slave") == 0;
+        }
+    }
+    return false;
 }
 
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
     static const uint8_t types[RLOCK__STEPS] = {
-        REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,
-        REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,  REDIS_REPLY_STRING,
-        REDIS_REPLY_ARRAY,   REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER,
+        REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
 
 /* True if a step leaves without waiting for the answer to the one before. */
 static bool rlock__step_joins(int step) {
-    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
+    return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -5836,14 +5861,17 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__quarantine_told(redis, reply);
-    } else if (reply->type == REDIS_REPLY_ERROR &&
-               step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
+    } else if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION &&
+               step != RLOCK__STEP_ROLE) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
         conn->id = reply->integer;
     } else if (step == RLOCK__STEP_REPLICATION) {
         rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_ROLE && rlock__hello_replica(reply)) {
+        rlock__redis_is_replica(redis);
+        return;
     } else if (step == RLOCK__STEP_SERVER) {
         rlock__conn_identify(conn, words);
     } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
@@ -5859,9 +5887,9 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
-    static const char *const words[RLOCK__STEPS] = {"AUTH",         "SELECT", "CLIENT SETNAME",
-                                                    "CLIENT",       "INFO",   "INFO",
-                                                    "COMMAND INFO", NULL,     "CLIENT KILL ID"};
+    static const char *const words[RLOCK__STEPS] = {
+        "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
+        "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
     if (words[step]) {
         rlock__put_words(redis, words[step], user ? 2 : 1);
@@ -5897,6 +5925,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
     last[RLOCK__STEP_QUARANTINE] =
         main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
+    last[RLOCK__STEP_ROLE] = main && redis->roleless ? "2" : NULL; /* which is the default */
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL
@@ -6135,7 +6164,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = conn->moved = false;
+    conn->blamed = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -13865,4 +13894,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: fe58b743e3dc0bb2 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 6b8fec021b10f8e9 */

@@ -26,7 +26,16 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
         {"CLIENT SETNAME", "-ERR unknown subcommand\r\n", RLOCK_OK},
         {"CLIENT SETNAME", "-ERR max number of clients reached\r\n", RLOCK_ERR_SERVER},
         {"CLIENT SETNAME", "-OOM command not allowed\r\n", RLOCK_ERR_SERVER},
+        {"CLIENT SETNAME", "-unsupported command 'client'\r\n", RLOCK_OK},
+        {"CLIENT SETNAME", "-NOAUTH Authentication required.\r\n", RLOCK_ERR_AUTH},
+        {"CLIENT SETNAME", "-DENIED Redis is running in protected mode\r\n", RLOCK_ERR_AUTH},
         {"CLIENT ID", "-ERR unknown subcommand\r\n", RLOCK_OK},
+        {"CLIENT ID", "-unsupported command 'client'\r\n", RLOCK_OK},
+        {"CLIENT ID", "-\r\n", RLOCK_OK},
+        {"INFO server", "-unsupported command 'info'\r\n", RLOCK_OK},
+        {"INFO replication", "-unsupported command 'info'\r\n", RLOCK_OK},
+        {"COMMAND", "-invalid request\r\n", RLOCK_OK},
+        {"SELECT", "-unsupported command 'select'\r\n", RLOCK_ERR_SERVER},
         {"INFO server", "-NOPERM no permissions\r\n", RLOCK_OK},
         {"INFO replication", "-NOPERM no permissions\r\n", RLOCK_OK},
         {"INFO replication", "-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
@@ -73,6 +82,82 @@ static void refused_greeting_is_done_without_or_ends_the_connection(void **state
             stage_runs(300);
             assert_int_equal(stage_is_pushing(), once || strcmp(command, "CLIENT ID") != 0);
         }
+    }
+}
+
+static const char *envoy_refuses(const struct stage_conn *conn, const struct words *words) {
+    static char text[128];
+    static const char *const knows[] = {"SET", "GET", "DEL", "EVAL", "EVALSHA", "PEXPIRE"};
+    size_t i;
+
+    (void)conn;
+    for (i = 0; i < sizeof knows / sizeof knows[0]; i++) {
+        if (strcmp(words->text[0], knows[i]) == 0) {
+            return NULL;
+        }
+    }
+    snprintf(text, sizeof text, "-unsupported command '%s'\r\n", words->text[0]);
+    return text;
+}
+
+/* As Envoy's of before 2025. What it lacks is asked for once on a connection. */
+static void proxy_that_refuses_in_its_own_words_serves(void **state) {
+    rlock_options options;
+    rlock_config config;
+    rlock_client *client;
+    struct owner *o, *waiter, *fair;
+
+    (void)state;
+    stage_begins();
+    stage.script = envoy_refuses;
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.client_name = "name";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    waiter = owner_new(client, "taken");
+    memset(&options, 0, sizeof options);
+    options.key = "taken";
+    options.kind = RLOCK_KIND_FAIR;
+    fair = owner_with(client, &options);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(rlock_acquire(waiter->lock, RLOCK_FOREVER, 1000, owner_told, waiter),
+                     RLOCK_OK);
+    assert_int_equal(rlock_acquire(fair->lock, RLOCK_FOREVER, 1000, owner_told, fair), RLOCK_OK);
+    stage_runs(30000);
+    assert_true(kit_stats(client).up);
+    assert_true(rlock_is_held(o->lock));
+    assert_true(kit_stats(client).connects <= 3);
+    assert_int_equal(stage_count("SUBSCRIBE"), 1);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(stage_release(o), RLOCK_OK);
+}
+
+/* A replica that writes grants what its primary has not. Where INFO is refused HELLO tells it. */
+static void role_is_told_by_hello_where_info_is_refused(void **state) {
+    static const struct {
+        const char *hello;
+        int status;
+    } rows[] = {
+        {"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$4\r\nrole\r\n$7\r\nreplica\r\n", RLOCK_ERR_SERVER},
+        {"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$4\r\nrole\r\n$6\r\nmaster\r\n", RLOCK_OK},
+        {"*3\r\n$6\r\nserver\r\n:1\r\n$4\r\nrole\r\n", RLOCK_OK},
+        {"-ERR unknown command 'HELLO'\r\n", RLOCK_OK},
+        {"-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
+        {"+OK\r\n", RLOCK_ERR_CONN}};
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct owner *o;
+
+        stage_begins();
+        stage_lies("INFO", "-NOPERM this user has no permissions\r\n", true, false);
+        stage_lies("HELLO", rows[i].hello, true, false);
+        o = stage_owner(RLOCK_WIRE_STRING, "k");
+        assert_int_equal(stage_acquire(o, 0, 1000), rows[i].status);
+        assert_int_equal(stage.told[1], 1);
+        assert_int_equal(stage_heard("SET"), rows[i].status == RLOCK_OK);
+        assert_true(i != 0 || strstr(o->text[RLOCK_ACQUIRED], "is a replica") != NULL);
     }
 }
 

@@ -339,6 +339,22 @@ static void real_replica_is_not_used(void **state) {
     assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
 }
 
+/* It would grant what its primary does not have, and would never answer READONLY. */
+static void writable_replica_that_hides_info_is_not_used(void **state) {
+    struct owner *o;
+
+    (void)state;
+    tell(ask(&server, "CONFIG SET replica-read-only no"));
+    tell(ask(&server, "ACL SETUSER locker -info"));
+    tell(ask(&server, "REPLICAOF 127.0.0.1 1"));
+    o = owner_new(client_with(server.socket, RLOCK_WIRE_STRING, PATIENCE_MS), "k");
+    assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "the server is a replica"));
+    tell(ask(&server, "REPLICAOF NO ONE"));
+    assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
+    tell(ask(&server, "CONFIG SET replica-read-only yes"));
+}
+
 static const struct server *leads; /* where the hook connects */
 
 static redisAsyncContext *connect_to_who_leads(void *user) {

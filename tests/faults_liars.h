@@ -128,6 +128,9 @@ static const char *liar_is_honest(const struct words *words) {
     if (liar_hears(words, "EVAL")) {
         return strcmp(words->text[3], "taken") == 0 ? ":60000\r\n" : ":1\r\n";
     }
+    if (liar_hears(words, "HELLO")) {
+        return "-ERR unknown command, as before Redis 6\r\n";
+    }
     if (liar_hears(words, "SSUBSCRIBE") || liar_hears(words, "SUNSUBSCRIBE")) {
         return "-ERR unknown command, as before Redis 7\r\n";
     }

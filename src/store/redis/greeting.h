@@ -53,27 +53,42 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__track(redis);
 }
 
-/* Whether a refusal of this step leaves a connection that can be used. */
+/* True if a refusal of this step leaves a connection that can be used: in whatever words, as a proxy
+ * has its own, unless nothing is allowed here, or not now. */
 static bool rlock__step_optional(int step, const char *text) {
-    bool refused = strncmp(text, "NOPERM", 6) == 0 || strncmp(text, "ERR", 3) == 0;
+    rlock_fault fault = rlock__classify(text);
+    bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
     return step == RLOCK__STEP_QUARANTINE ||
-           (step >= RLOCK__STEP_NAME && refused && rlock__classify(text) != RLOCK_FAULT_BUSY);
+           (step >= RLOCK__STEP_NAME && alone && fault != RLOCK_FAULT_BUSY);
+}
+
+/* True if the answer to HELLO, names and values, has the role of a replica. */
+static bool rlock__hello_replica(const redisReply *reply) {
+    size_t i;
+    for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
+        const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
+            strcmp(name->str, "role") == 0) {
+            return strcmp(value->str, "replica") == 0 || strcmp(value->str, "slave") == 0;
+        }
+    }
+    return false;
 }
 
 /* Another type of reply is another command's: one too many came, and all later ones would be taken
  * for the answer to the wrong request. */
 static bool rlock__step_answered(int step, int type) {
     static const uint8_t types[RLOCK__STEPS] = {
-        REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,  REDIS_REPLY_STATUS,
-        REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,  REDIS_REPLY_STRING,
-        REDIS_REPLY_ARRAY,   REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER};
+        REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER,
+        REDIS_REPLY_STRING, REDIS_REPLY_STRING, REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER,
+        REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
 }
 
 /* True if a step leaves without waiting for the answer to the one before. */
 static bool rlock__step_joins(int step) {
-    return step > RLOCK__STEP_NAME && step < RLOCK__STEP_KILL;
+    return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
 static void rlock__conn_greet(rlock__conn *conn);
@@ -100,14 +115,17 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__quarantine_told(redis, reply);
-    } else if (reply->type == REDIS_REPLY_ERROR &&
-               step != RLOCK__STEP_REPLICATION) { /* SERVER says so */
+    } else if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION &&
+               step != RLOCK__STEP_ROLE) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
         conn->id = reply->integer;
     } else if (step == RLOCK__STEP_REPLICATION) {
         rlock__redis_inherit(redis, words);
+    } else if (step == RLOCK__STEP_ROLE && rlock__hello_replica(reply)) {
+        rlock__redis_is_replica(redis);
+        return;
     } else if (step == RLOCK__STEP_SERVER) {
         rlock__conn_identify(conn, words);
     } else if (step == RLOCK__STEP_NATIVE) { /* nil stands for a command it does not know */
@@ -123,9 +141,9 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
-    static const char *const words[RLOCK__STEPS] = {"AUTH",         "SELECT", "CLIENT SETNAME",
-                                                    "CLIENT",       "INFO",   "INFO",
-                                                    "COMMAND INFO", NULL,     "CLIENT KILL ID"};
+    static const char *const words[RLOCK__STEPS] = {
+        "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
+        "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
     if (words[step]) {
         rlock__put_words(redis, words[step], user ? 2 : 1);
@@ -161,6 +179,7 @@ static void rlock__conn_greet(rlock__conn *conn) {
         main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
     last[RLOCK__STEP_QUARANTINE] =
         main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
+    last[RLOCK__STEP_ROLE] = main && redis->roleless ? "2" : NULL; /* which is the default */
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
 #ifndef RLOCK_NO_SENTINEL
@@ -399,7 +418,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = conn->moved = false;
+    conn->blamed = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));

@@ -127,6 +127,7 @@ static void rlock__want_nothing(void *data) {
         bool last = n > 1 && words[0] == '-';
         const char *why = last ? words + 1 : conn->ac->errstr;
         words[last ? strcspn(words, "\r\n") : 0] = 0;
+        conn->refused = conn->outstanding && conn->ac->err == REDIS_ERR_OTHER;
         rlock__conn_fail(conn, rlock__why_down(why), why);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
@@ -259,6 +260,11 @@ static bool rlock__same_identity(const char *one, const char *other) {
     return *one && strncmp(one, other, RLOCK__IDENTITY) == 0;
 }
 
+static void rlock__redis_is_replica(rlock__redis *redis) {
+    rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+                     "the server is a replica; give the address of its primary");
+}
+
 /* Notes what INFO says of the data, unless they are a replica's. The history of a replica that was
  * promoted has a new identity, and that of its primary as the second one. A server that was started
  * anew from a dump may say the same of itself; to take it for a replica is the safe mistake. */
@@ -267,9 +273,9 @@ static void rlock__redis_inherit(rlock__redis *redis, const char *info) {
     const char *first = rlock__info_identity(info, "master_replid:");
     const char *second = rlock__info_identity(info, "master_replid2:");
     bool node = rlock__is_node(redis); /* a replica among the nodes says MOVED */
+    redis->roleless = !role && !node;
     if (role && strncmp(role, "slave", 5) == 0 && !node) {
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
-                         "the server is a replica; give the address of its primary");
+        rlock__redis_is_replica(redis);
         return;
     }
     redis->inherits =
@@ -458,8 +464,8 @@ static void rlock__conn_bury(rlock__conn *conn) {
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
-        bool unknown = strncmp(conn->text, "ERR unknown command", 19) == 0;
-        bool refused = was_ready && (why == RLOCK_FAULT_AUTH || unknown);
+        bool refused =
+            was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last =
             RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
         redis->notify_refused = redis->notify_refused || refused;

@@ -70,7 +70,8 @@ enum { /* rlock_request.store.how */
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
- * NAME to QUARANTINE leaves together. */
+ * NAME to QUARANTINE leaves together. ROLE is asked for where INFO does not tell it: no ACL forbids
+ * HELLO. */
 enum {
     RLOCK__STEP_AUTH,
     RLOCK__STEP_SELECT,
@@ -80,6 +81,7 @@ enum {
     RLOCK__STEP_SERVER,
     RLOCK__STEP_NATIVE,
     RLOCK__STEP_QUARANTINE,
+    RLOCK__STEP_ROLE,
     RLOCK__STEP_KILL,
     RLOCK__STEPS
 };
@@ -117,6 +119,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool strayed; /* it led to the wrong server: ends when all in flight is answered */
     bool doubted; /* late with an answer: its socket is read once more */
     bool shard;   /* what is read now came on a sharded channel */
+    bool refused; /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -219,6 +222,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool batch_unknown;       /* it has to be sent that script in full first */
     bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
+    bool roleless;            /* INFO did not say whether that server is a replica */
     bool push_wanted;         /* some key was to be watched */
     bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
     bool push_refused;        /* channels too, or they would not help */
