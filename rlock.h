@@ -42,6 +42,7 @@
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform         clock, random bytes, allocation
+ *     >>foreign          how text is shown that a server, a resolver or a configuration made
  *     >>list             doubly linked lists inside the things they link
  *     >>map              from keys to the things that hold a node
  *     >>heap             due times in one binary heap
@@ -660,6 +661,13 @@ RLOCK_API bool rlock_client_forked(const rlock_client *client);
 RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
 RLOCK_API void rlock_client_report(const rlock_client *client, const struct rlock_report *report);
 
+/* Names a secret, as a password: from then on it is shown as *** in every line of the log, in every
+ * event and report of this client. Of what a store gives for these the library shows 255 bytes at
+ * most, and \xNN for a control byte. Call it before the secret is used. It is copied, and kept as
+ * long as the client; one that is kept already, NULL and "" change nothing.
+ * Errors: RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
+
 /* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
  * set moves it, a negative time stops it. What is built on handles, as rlock_elect.h, may have
@@ -761,10 +769,11 @@ typedef enum rlock_wire {
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
  * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
- * sentinel_username, sentinel_password (their own) and sentinel_tls (yes or no; the default is what
- * the scheme says). They have the limits of their fields, which have to be zero. %XX stands for a
- * byte: write % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and =
- * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
+ * sentinel_username, sentinel_password (their own), sentinel_tls (yes or no; the default is what
+ * the scheme says) and trust_plain_sentinels (yes or no). They have the limits of their fields,
+ * which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
+ * %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D, and a control byte so everywhere.
+ * The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 struct rlock_report;
@@ -787,6 +796,9 @@ typedef struct rlock_tls {
      * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
      * of TLS, RLOCK_OK if it knows none: then `words` is not read. */
     int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
+
+    /* False. True: `start` verifies a name of its own, whatever `host` is. */
+    bool own_name;
 } rlock_tls;
 
 /* What a client is made of. Each comment begins with the default, which zero stands for. All but
@@ -873,6 +885,12 @@ typedef struct rlock_config {
     void *event_user; /* for on_event */
 
     void *log_user, *connect_user; /* `user`; for log and connect */
+
+    /* False: TLS to the server without TLS to the Sentinels is RLOCK_ERR_ARG. A Sentinel names the
+     * host whose certificate is verified, so what answers in the place of a Sentinel can name a
+     * host of its own, with a good certificate, and is sent the password. Where tls verifies a name
+     * of its own (server_name of rlock_tls_options) it is allowed; true accepts the risk. */
+    bool trust_plain_sentinels;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */
@@ -1426,6 +1444,67 @@ RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>foreign - how text is shown that a server, a resolver or a configuration made
+ */
+
+#define RLOCK__SECRET_ALONE 4u /* a shorter secret is one only where it stands alone */
+#define RLOCK__SECRET_PART 16u /* so much of its beginning is hidden too: servers cut arguments */
+#define RLOCK__SECRET_CUT 63u  /* a text of so many bytes may have been cut at its end */
+
+/* What is hidden wherever it stands. */
+typedef struct rlock__secret {
+    struct rlock__secret *next;
+    const char *text; /* not empty */
+} rlock__secret;
+
+static bool rlock__alnum(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/* Returns how many bytes at a place in a text are a secret, or what a cut has left of one. A server
+ * that repeats an argument writes a blank for a control byte. */
+static size_t rlock__secret_at(const rlock__secret *secret, const char *text, const char *at) {
+    size_t most = 0;
+    for (; secret; secret = secret->next) {
+        const char *its = secret->text;
+        size_t n = 0;
+        bool hidden;
+        while (its[n] && (its[n] == at[n] || (at[n] == ' ' && (unsigned char)its[n] < ' '))) {
+            n++;
+        }
+        hidden = n >= RLOCK__SECRET_PART || (!its[n] && n >= RLOCK__SECRET_ALONE);
+        if (!its[n] && !hidden) {
+            hidden = !(at > text && rlock__alnum(at[-1])) && !rlock__alnum(at[n]);
+        } else if (!at[n] && n >= RLOCK__SECRET_ALONE) {
+            hidden = hidden || (size_t)(at + n - text) >= RLOCK__SECRET_CUT;
+        }
+        most = hidden && n > most ? n : most;
+    }
+    return most;
+}
+
+/* Appends foreign words, which may be NULL, to the n bytes of a line: cut, with \xNN for each
+ * control byte, and *** for a secret. Nothing foreign comes into the log, an event or a report in
+ * another way. Words that were appended once may be appended again. */
+RLOCK__NOINLINE static size_t rlock__line_foreign(const rlock__secret *secrets, char *line,
+                                                  size_t n, const char *between,
+                                                  const char *words) {
+    const char *at = words;
+    n = rlock__line_add(line, n, words ? between : "", "");
+    while (at && *at && n < RLOCK__LINE - 1) {
+        size_t hidden = rlock__secret_at(secrets, words, at);
+        char shown[5] = {*at, 0, 0, 0, 0};
+        if (!hidden && ((unsigned char)*at < ' ' || *at == 127)) {
+            memcpy(shown, "\\x", 2);
+            rlock__hex(shown + 2, at, 1);
+        }
+        n = rlock__line_add(line, n, hidden ? "***" : shown, "");
+        at += hidden ? hidden : 1;
+    }
+    return n;
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>list - doubly linked lists inside the things they link; an unlinked link points to itself
  */
 
@@ -1833,6 +1912,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
+    rlock__secret *secrets;
     const rlock_store *store;
     const rlock_store *made; /* of config.url, and freed with the client; or NULL */
     void *store_state;
@@ -1906,9 +1986,11 @@ uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter o
 static void rlock__log(const rlock_client *client, int level, const char *what,
                        const char *detail) {
     char line[RLOCK__LINE];
+    size_t n;
     if (client->log) {
         memcpy(line, client->id, 8);
-        rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
+        n = rlock__line_foreign(client->secrets, line, 8, ": ", what);
+        rlock__line_foreign(client->secrets, line, n, ": ", detail);
         client->log(client->log_user, level, line);
     }
 }
@@ -1977,6 +2059,11 @@ static void rlock__client_destroy(rlock_client *client) {
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
+    while (client->secrets) {
+        rlock__secret *secret = client->secrets;
+        client->secrets = secret->next;
+        rlock__dealloc(secret);
+    }
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
@@ -2137,6 +2224,26 @@ int64_t rlock_client_clock_us(rlock_client *client) {
 
 void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
     rlock__log(client, level, what, detail);
+}
+
+int rlock_client_hide(rlock_client *client, const char *secret) {
+    size_t size = rlock__length(secret) + 1;
+    rlock__secret *one = client->secrets;
+    while (one && size > 1 && strcmp(one->text, secret) != 0) {
+        one = one->next;
+    }
+    if (size == 1 || one) {
+        return RLOCK_OK;
+    }
+    one = (rlock__secret *)RLOCK_MALLOC(sizeof *one + size);
+    if (!one) {
+        return RLOCK_ERR_NOMEM;
+    }
+    memcpy(one + 1, secret, size);
+    one->text = (const char *)(one + 1);
+    one->next = client->secrets;
+    client->secrets = one;
+    return RLOCK_OK;
 }
 
 bool rlock_client_forked(const rlock_client *client) {
@@ -3599,6 +3706,20 @@ static const char *rlock__numeric(const char *host) {
                                                                                              : NULL;
 }
 
+/* True for what may be a name or an address: not for a URL, nor for what came with a user. */
+static bool rlock__is_host(const char *host, size_t len) {
+    char text[RLOCK__HOST_MAX + 1];
+    size_t i;
+    for (i = 0; i < len && len <= RLOCK__HOST_MAX; i++) {
+        text[i] = host[i];
+        if ((unsigned char)text[i] <= ' ' || strchr("\177/?#@[],\"\\", text[i])) {
+            return false;
+        }
+    }
+    text[i] = 0;
+    return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
+}
+
 /* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
 static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
     bool bracket = **at == '[';
@@ -3619,27 +3740,29 @@ static bool rlock__hosts_next(const char **at, const char **host, size_t *len, i
         end += digits;
     }
     *at = end + (*end == ',');
-    return !*end || *end == ',';
+    return (!*end || *end == ',') && rlock__is_host(*host, *len);
 }
 
-/* Returns what is wrong with a list of hosts, or NULL. *detail: where. */
+/* Returns what is wrong with a list of hosts, or NULL. *detail: the host that is meant; none of a
+ * list that has something else in it, which may be a password. */
 static const char *rlock__hosts_fault(const rlock_config *config, const char *list,
                                       const char *wrong, const char **detail) {
+    const char *name = NULL;
     do {
         char text[RLOCK__ADDRESS_MAX] = "";
         const char *host;
         size_t len;
         int port;
-        *detail = list;
         if (!rlock__hosts_next(&list, &host, &len, &port)) {
             return wrong;
         }
         memcpy(text, host, len < sizeof text ? len : 0);
-        if (!rlock__numeric(text) && !config->loop.resolve) {
-            return "a host name needs loop.resolve; use an address";
-        }
+        name = name || rlock__numeric(text) ? name : host;
     } while (*list);
-    *detail = NULL;
+    if (name && !config->loop.resolve) {
+        *detail = name;
+        return "a host name needs loop.resolve; use an address";
+    }
     return NULL;
 }
 
@@ -3803,8 +3926,7 @@ static const char *rlock__error_words(const char *text) {
 static bool rlock__begins(const char *text, const char *words) {
     size_t len = strlen(words);
     char next = strncmp(text, words, len) == 0 ? text[len] : '_';
-    return !len || !(next == '_' || (next >= '0' && next <= '9') || (next >= 'A' && next <= 'Z') ||
-                     (next >= 'a' && next <= 'z'));
+    return !len || !(next == '_' || rlock__alnum(next));
 }
 
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */
@@ -4619,14 +4741,15 @@ RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
 }
 
-/* Appends to the n bytes of a line where a connection leads, if that is known. */
+/* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
+ * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
 static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
                                 const char *between) {
     const rlock__redis *redis = conn->redis;
-    const char *path = redis->unix_path;
+    const char *path = redis->unix_path, *host = conn->place->host;
     if (!redis->connect) {
-        n = rlock__line_add(line, n, between, path ? path : conn->place->host);
-        if (!path && conn->place->host) {
+        n = rlock__line_add(line, n, between, path ? path : host);
+        if (!path && host && (conn->place->count || rlock__numeric(host))) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }
@@ -5230,8 +5353,17 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (config->sentinel_username && !config->sentinel_password) {
         return "config.sentinel_username without config.sentinel_password";
     }
-    return rlock__hosts_fault(config, config->sentinels,
-                              "config.sentinels is no list like host:26379,[::1]:26379", detail);
+    if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
+        !config->trust_plain_sentinels) {
+        return "TLS to the server, but not to the Sentinels, which name the host to verify: set "
+               "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
+               "trust_plain_sentinels";
+    }
+    return rlock__hosts_fault(
+        config, config->sentinels,
+        "config.sentinels: expected host:26379,[::1]:26379, without a user, a "
+        "scheme or a blank",
+        detail);
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
@@ -5388,7 +5520,8 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 
 #define RLOCK__SENTINEL_ADDRESS "SENTINEL GET-MASTER-ADDR-BY-NAME"
 
-/* Notes the address of an answer: a host, and a port in words. False: it has none. `again`: it is
+/* Notes the address of an answer: a host, and a port in words. False: it has none, as where a host
+ * has a line end. `again`: it is
  * the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
@@ -5399,7 +5532,8 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
     }
     host = reply->element[0];
     port = reply->element[1];
-    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING || !host->len) {
+    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING ||
+        !rlock__is_host(host->str, (size_t)host->len)) {
         return false;
     }
     sentinel->told_port = (int)strtol(port->str, NULL, 10);
@@ -5548,7 +5682,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 #else
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
-    *detail = config->sentinels;
+    (void)detail;
     return config->sentinels ? "config.sentinels with RLOCK_NO_SENTINEL" : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
@@ -6958,6 +7092,12 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
+/* Has the client hide the passwords of a configuration. */
+static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
+    int status = rlock_client_hide(client, config->password);
+    return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
@@ -6988,6 +7128,13 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
+    if (config->unix_path && strstr(config->unix_path, "://")) {
+        return "config.unix_path: expected a path; a URL goes into config.url";
+    }
+    if (host && !rlock__is_host(host, strlen(host))) {
+        return "config.host: expected a name or an address, without a line end; a URL goes into "
+               "config.url";
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";
@@ -7013,7 +7160,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
-    if (!redis) {
+    if (!redis || rlock__redis_hide(client, config) != RLOCK_OK) {
+        rlock__dealloc(redis);
         return RLOCK_ERR_NOMEM;
     }
     redis->client = client;
@@ -7123,23 +7271,23 @@ static const rlock_store rlock__redis_store = {NULL,
  *
  * A copy of the text is cut into its parts, which are decoded in place. The functions return what
  * is wrong with the part at hand, or NULL. The part is named, and not shown: a password that is not
- * encoded, or not in its place, must not come into the log. Shown are numbers as short as a port,
- * and the names of parameters.
+ * encoded, or not in its place, must not come into the log. Shown are the names of parameters.
  */
 
 #include <limits.h>
 
 enum {                           /* rows of what a query may set, beside those of rlock__settings */
-       RLOCK__URL_SENTINELS = 3, /* those before this one need Sentinels */
-       RLOCK__URL_DB = 3,
-       RLOCK__URL_CLIENT = 4, /* from this one on they are not for a server of a quorum */
-       RLOCK__URL_ROWS = 7
+       RLOCK__URL_SENTINELS = 4, /* those before this one need Sentinels */
+       RLOCK__URL_DB = 4,
+       RLOCK__URL_CLIENT = 5, /* from this one on they are not for a server of a quorum */
+       RLOCK__URL_ROWS = 8
 };
 
 static const rlock__setting rlock__url_rows[RLOCK__URL_ROWS] = {
     RLOCK__SETTING(sentinel_username, RLOCK__TEXT, 0, 0, 0),
     RLOCK__SETTING(sentinel_password, RLOCK__TEXT, 0, 0, 0),
     {"sentinel_tls", 0, 0, 0, 0, RLOCK__YES_NO},
+    RLOCK__SETTING(trust_plain_sentinels, RLOCK__YES_NO, 0, 0, 0),
     {"db", INT_MAX, 0, offsetof(rlock_config, database), 0, RLOCK__INT},
     RLOCK__SETTING(client_name, RLOCK__TEXT, 0, 0, 0),
     RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),
@@ -7188,9 +7336,6 @@ static const char *rlock__url_number(rlock__url *url, const rlock__setting *row,
         if (number >= row->least && number <= row->most) {
             return NULL;
         }
-        if (count <= 5 && !url->shown) {
-            url->shown = text;
-        }
     }
     url->limits = row;
     return "";
@@ -7216,8 +7361,10 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         again = again || config->wire;
         config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     } else if (row->type == RLOCK__YES_NO) {
-        url->sentinel_tls = strcmp(text, "yes") == 0;
-        if (!url->sentinel_tls && strcmp(text, "no") != 0) {
+        bool *flag = row->at ? (bool *)(void *)((char *)config + row->at) : &url->sentinel_tls;
+        again = again || (row->at && *flag);
+        *flag = strcmp(text, "yes") == 0;
+        if (!*flag && strcmp(text, "no") != 0) {
             return " is not yes or no";
         }
     } else {
@@ -7499,7 +7646,7 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
         return RLOCK_OK;
     }
     n = rlock__line_add(line, 0, "config.url: ", url.part);
-    n = rlock__line_add(line, n, " \"", url.shown);
+    n = rlock__line_foreign(NULL, line, n, " \"", url.shown);
     n = rlock__line_add(line, n, url.shown ? "\"" : "", wrong);
     if (url.limits) {
         rlock__line_limits(line, n, url.limits);
@@ -7587,7 +7734,7 @@ static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *
         return false;
     }
     slots->port = (int)port;
-    return port != 0 && slots->host_len <= RLOCK__HOST_MAX;
+    return port != 0 && (!slots->host || rlock__is_host(slots->host, slots->host_len));
 }
 
 /* Finds the value of "ip" among what a node tells of another one besides. */
@@ -7632,7 +7779,7 @@ static bool rlock__slots_row(const redisReply *row, rlock__slots *slots) {
     slots->host = host && host->type == REDIS_REPLY_STRING && host->len ? host->str : NULL;
     slots->host_len = slots->host ? strlen(host->str) : 0;
     slots->port = (int)node->element[1]->integer;
-    return slots->host_len <= RLOCK__HOST_MAX;
+    return !slots->host || rlock__is_host(slots->host, slots->host_len);
 }
 
 /* True if an answer to CLUSTER SLOTS is one in each row, and has no more slots than there are. */
@@ -8513,8 +8660,11 @@ static const char *rlock__cluster_fault(const rlock_config *config, const char *
     if (config->database) {
         return "a cluster has database 0 alone";
     }
-    return rlock__hosts_fault(config, config->cluster,
-                              "config.cluster is no list like host:6379,[::1]:6379", detail);
+    return rlock__hosts_fault(
+        config, config->cluster,
+        "config.cluster: expected host:6379,[::1]:6379, without a user, a scheme "
+        "or a blank",
+        detail);
 }
 
 /* Keeps what its nodes need of a configuration. False: no memory. */
@@ -8555,7 +8705,8 @@ static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
         return RLOCK_ERR_ARG;
     }
     cluster = (rlock__cluster *)rlock__alloc(sizeof *cluster);
-    if (!cluster || rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
+    if (!cluster || rlock__redis_hide(client, config) != RLOCK_OK ||
+        rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
         rlock__dealloc(cluster);
         return RLOCK_ERR_NOMEM;
     }
@@ -8641,9 +8792,19 @@ static int rlock__url_store(rlock_config *config, char *line) {
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
     const char *wrong = "this store, or this build, reads no such config.url: see "
                         "CONFIGURATION MACROS in rlock.h";
+    const char *at;
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
+    }
+    for (at = config->url; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == 127) {
+            rlock__line_add(line, 0,
+                            "config.url has a line end, or another control byte: leave it out, or "
+                            "write it as %XX",
+                            "");
+            return RLOCK_ERR_ARG;
+        }
     }
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
@@ -8708,6 +8869,7 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->database = its.database;
     one->tls = its.tls;
     one->sentinel_tls = its.sentinel_tls;
+    one->trust_plain_sentinels = its.trust_plain_sentinels;
     one->connect = its.connect;
     one->user = its.user;
     one->connect_user = its.connect_user;
@@ -10426,9 +10588,12 @@ static int64_t rlock__since(const rlock__claim *held) {
            rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
 }
 
-static void rlock__set_text(char **text, const char *words) {
+/* Keeps foreign words, or with NULL none, for an event or a question. */
+static void rlock__set_text(const rlock_client *client, char **text, const char *words) {
+    char line[RLOCK__LINE];
+    size_t len = rlock__line_foreign(client->secrets, line, 0, "", words);
     rlock__dealloc(*text);
-    *text = rlock__copy(words, rlock__length(words));
+    *text = rlock__copy(words ? line : NULL, len);
 }
 
 /* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
@@ -10437,7 +10602,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
     if (lock->more) {
-        rlock__set_text(&lock->more->text, words);
+        rlock__set_text(rlock__client_of(lock->gate), &lock->more->text, words);
     }
 }
 
@@ -10654,11 +10819,12 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
+    rlock_client *client = rlock__client_of(op->lock->gate);
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
     op->ready.status = (int8_t)status;
-    rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(rlock__client_of(op->lock->gate), &op->ready);
+    rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);
+    rlock__ready_add(client, &op->ready);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -10776,7 +10942,12 @@ static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool so
 
 void rlock_client_report(const rlock_client *client, const rlock_report *report) {
     rlock_report copy = *report;
+    char where[RLOCK__LINE], text[RLOCK__LINE];
     if (rlock__reports(client) && !rlock__forked(client)) {
+        rlock__line_foreign(client->secrets, where, 0, "", report->where);
+        rlock__line_foreign(client->secrets, text, 0, "", report->text);
+        copy.where = report->where ? where : NULL;
+        copy.text = report->text ? text : NULL;
         copy.hand_us = -1;
         rlock__report_send(client, &copy);
     }
@@ -11286,8 +11457,8 @@ static void rlock__lock_unref(rlock *lock) {
     RLOCK_ASSERT(lock->references);
     if (--lock->references == 0) {
         RLOCK_ASSERT(!lock->claim && !lock->ops);
-        rlock__gate_unref(lock->gate);
         rlock__lock_words(lock, NULL);
+        rlock__gate_unref(lock->gate);
         rlock__dealloc(lock->more);
         rlock__dealloc(lock);
     }
@@ -12621,6 +12792,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
+    rlock_client *client = rlock__client_of(question->gate);
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     if (info) {
@@ -12633,12 +12805,12 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
             status = RLOCK_ERR_NOMEM;
         }
     } else {
-        rlock__set_text(&question->words, text);
+        rlock__set_text(client, &question->words, text);
         question->info.text = question->words;
     }
     question->info.status = status;
-    rlock_timer_set(rlock__client_of(question->gate), &question->timer, -1);
-    rlock__ready_add(rlock__client_of(question->gate), &question->ready);
+    rlock_timer_set(client, &question->timer, -1);
+    rlock__ready_add(client, &question->ready);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
@@ -12844,7 +13016,7 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     why.text = text;
     client->up = client->up && part;
     client->fault = fault;
-    rlock__set_text(&client->fault_text, text);
+    rlock__set_text(client, &client->fault_text, text);
     client->stats.faults++;
     rlock__gates_each(client, part, rlock__gate_down, &why);
     rlock__questions_down(client, part, fault, text);
@@ -13894,4 +14066,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6b8fec021b10f8e9 */
+/* tools/join makes this file of src/: edit that. Digest of all above: b91c1b198fdd7cb8 */

@@ -67,8 +67,10 @@ typedef struct rlock_tls_options {
      * has no password. Default: none; the key is in cert_file. */
     const char *cert_file, *key_file;
 
-    /* What the certificate must be for, and what SNI asks for. Default: config.host. Needed where
-     * that is an address and the certificate has names only. */
+    /* What the certificate must be for, and what SNI asks for. Default: config.host, or the host
+     * that a Sentinel or a node of a cluster names. Needed where that is an address and the
+     * certificate has names only, and where the Sentinels are asked without TLS: whoever stands
+     * between could name a host of his own, and would be sent the password. */
     const char *server_name;
 
     /* An SSL_CTX of your own instead of the files, with ciphers, versions and engines as you set
@@ -243,6 +245,7 @@ static inline rlock_tls *rlock_tls_new(const rlock_tls_options *options, char *w
     tls->hooks.start = rlock__tls_start;
     tls->hooks.before = rlock__tls_before;
     tls->hooks.why = rlock__tls_why;
+    tls->hooks.own_name = tls->server_name[0] != 0;
     return &tls->hooks;
 }
 

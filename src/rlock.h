@@ -227,6 +227,8 @@ extern "C" {
 
 #include "base/platform.h"
 
+#include "base/foreign.h"
+
 #include "base/list.h"
 
 #include "base/map.h"

@@ -987,8 +987,8 @@ static void clusters_of_a_configuration_are_checked(void **state) {
         int database;
         bool connects;
     } rows[] = {
-        {"", NULL, NULL, NULL, "no list like", 0, false},
-        {"a,,b", NULL, NULL, NULL, "no list like", 0, false},
+        {"", NULL, NULL, NULL, "expected host:", 0, false},
+        {"a,,b", NULL, NULL, NULL, "expected host:", 0, false},
         {"127.0.0.1", "h", NULL, NULL, "config.cluster with", 0, false},
         {"127.0.0.1", NULL, "/p", NULL, "config.cluster with", 0, false},
         {"127.0.0.1", NULL, NULL, "s", "config.cluster with", 0, false},

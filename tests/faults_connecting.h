@@ -221,9 +221,7 @@ static void long_words_are_cut(void **state) {
     memset(host, 'h', sizeof host);
     host[sizeof host - 1] = '\0';
     config = stage_config(RLOCK_WIRE_STRING);
-    config.unix_path = NULL;
-    config.host = host;
-    config.loop.resolve = NULL;
+    config.unix_path = host;
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     assert_int_equal(strcspn(kit_log_text, "\n"), 255);
     kit_log_text[0] = '\0';

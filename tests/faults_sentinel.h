@@ -1102,16 +1102,16 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         const char *sentinels, *primary, *user, *password, *path, *words;
         bool resolves;
     } rows[] = {
-        {"", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a,,b", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a:", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a:0", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a:65536", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a:1x", "locks", NULL, NULL, NULL, "no list like", true},
-        {"a:000001", "locks", NULL, NULL, NULL, "no list like", true},
-        {"::1", "locks", NULL, NULL, NULL, "no list like", true},
-        {"[::1", "locks", NULL, NULL, NULL, "no list like", true},
-        {"[::1]x", "locks", NULL, NULL, NULL, "no list like", true},
+        {"", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a,,b", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a:", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a:0", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a:65536", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a:1x", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"a:000001", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"::1", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"[::1", "locks", NULL, NULL, NULL, "expected host:", true},
+        {"[::1]x", "locks", NULL, NULL, NULL, "expected host:", true},
         {"127.0.0.1,a:1", "locks", NULL, NULL, NULL, "needs loop.resolve", false},
         {"a", NULL, NULL, NULL, NULL, "sentinel_primary", true},
         {"a", "", NULL, NULL, NULL, "sentinel_primary", true},
@@ -1180,8 +1180,8 @@ static void refused_for(const rlock_config *config, const char *words) {
 
 /* What is no text beside Sentinels, and a host, which they leave without a meaning. */
 static void other_fields_beside_sentinels_are_checked(void **state) {
-    static const rlock_tls nothing = {NULL, NULL, NULL, NULL};
-    static char name[400];
+    static const rlock_tls nothing = {NULL, NULL, NULL, NULL, false};
+    static char name[200];
     rlock_config config = quay_begins();
     rlock_tls hooks = nothing;
     rlock_client *client = NULL;

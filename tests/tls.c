@@ -509,7 +509,7 @@ static void sentinels_are_asked_by_tls_and_the_primary_too(void **state) {
     static struct server sentinel;
     int port = server_free_port();
     rlock_tls_options options = by_ca();
-    rlock_config config = config_of(NULL, &options);
+    rlock_config config = config_of(NULL, &options), named;
     char url[128];
 
     (void)state;
@@ -521,7 +521,22 @@ static void sentinels_are_asked_by_tls_and_the_primary_too(void **state) {
     assert_true(encrypted() > 0);
     snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks?sentinel_tls=no",
              sentinel.port);
+    SAME(rlock_client_new(&(rlock_client *){NULL}, &config), RLOCK_ERR_ARG);
+    snprintf(url, sizeof url,
+             "rediss+sentinel://localhost:%d/locks?sentinel_tls=no&trust_plain_sentinels=yes",
+             sentinel.port);
     works(kit_client(&config), "by-one");
+    snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks?sentinel_tls=no",
+             sentinel.port);
+    options.server_name = "localhost";
+    named = config;
+    named.tls = make(&options);
+    works(kit_client(&named), "by-name");
+    options.server_name = "elsewhere.test"; /* whatever the Sentinels say */
+    named.tls = make(&options);
+    refused_as(kit_client(&named), RLOCK_ERR_AUTH,
+               "the server's certificate is refused: hostname mismatch");
+    options.server_name = NULL;
     snprintf(url, sizeof url, "rediss+sentinel://localhost:%d/locks", sentinel.port);
     config.command_timeout_ms = 200;
     down_as(kit_client(&config), "is it the TLS port?");
@@ -1000,7 +1015,7 @@ static int why_ever(void *ctx, struct redisAsyncContext *ac, char *words, size_t
 
 static void hooks_of_ones_own_may_refuse(void **state) {
     static char host[64];
-    static rlock_tls hooks = {host, start_never, before_nothing, why_ever};
+    static rlock_tls hooks = {host, start_never, before_nothing, why_ever, false};
     rlock_config config = kit_config(&server);
 
     (void)state;

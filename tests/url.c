@@ -83,7 +83,8 @@ static const char *fields(const rlock_config *config) {
                    {"handovers", config->handovers},
                    {"quarantine_ms", config->quarantine_ms},
                    {"replicas", config->replicas},
-                   {"replicas_ms", config->replicas_ms}};
+                   {"replicas_ms", config->replicas_ms},
+                   {"trust_plain_sentinels", config->trust_plain_sentinels}};
     size_t n = 0, i;
     text[0] = 0;
     for (i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -164,6 +165,9 @@ static void each_form_means_what_its_fields_mean(void **state) {
         {"redis+sentinel://h/"
          "name?sentinel_username=su&sentinel_password=s%40p&sentinel_tls=no&db=2",
          "sentinels=h primary=name suser=su spassword=s@p db=2"},
+        {"redis+sentinel://h/n?trust_plain_sentinels=yes",
+         "sentinels=h primary=n trust_plain_sentinels=1"},
+        {"redis+sentinel://h/n?trust_plain_sentinels=no&sentinel_tls=no", "sentinels=h primary=n"},
     };
     size_t i;
     (void)state;
@@ -180,7 +184,8 @@ static void each_form_means_what_its_fields_mean(void **state) {
 }
 
 /* Hooks that are never called: nothing here connects. */
-static const rlock_tls hooks = {NULL, NULL, NULL, NULL}, sentinel_hooks = {NULL, NULL, NULL, NULL};
+static const rlock_tls hooks = {NULL, NULL, NULL, NULL, false},
+                       sentinel_hooks = {NULL, NULL, NULL, NULL, false};
 
 static void url_decides_what_is_encrypted(void **state) {
     static const struct {
@@ -337,10 +342,10 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h%00", "the host has a %00"},
         {"redis://h%2", "the host has a % without two hex digits"},
         {"redis+sentinel://h,h%2/n", "the host has a % without two hex digits"},
-        {"redis://h:99999", "the port \"99999\" is not 1 to 65535"},
-        {"redis://h:65536", "the port \"65536\" is not 1 to 65535"},
-        {"redis://h:0", "the port \"0\" is not 1 to 65535"},
-        {"redis://h:-1", "the port \"-1\" is not 1 to 65535"},
+        {"redis://h:99999", "the port is not 1 to 65535"},
+        {"redis://h:65536", "the port is not 1 to 65535"},
+        {"redis://h:0", "the port is not 1 to 65535"},
+        {"redis://h:-1", "the port is not 1 to 65535"},
         {"redis://h:", "the port is not 1 to 65535"},
         {"redis://h:/1", "the port is not 1 to 65535"},
         {"redis://h:63x79", "the port is not 1 to 65535"},
@@ -348,8 +353,8 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h:+6379", "the port is not 1 to 65535"},
         {"redis://h:%36", "the port is not 1 to 65535"},
         {"redis://h:18446744073709551617", "the port is not 1 to 65535"},
-        {"redis://[::1]:99999", "the port \"99999\" is not 1 to 65535"},
-        {"redis+sentinel://h:1,h2:70000/n", "the port \"70000\" is not 1 to 65535"},
+        {"redis://[::1]:99999", "the port is not 1 to 65535"},
+        {"redis+sentinel://h:1,h2:70000/n", "the port is not 1 to 65535"},
         {"redis://::1", "the host has two \":\"; IPv6 needs brackets"},
         {"redis://h:1:2", "the host has two \":\"; IPv6 needs brackets"},
         {"redis+sentinel://h,::1/n", "the host has two \":\"; IPv6 needs brackets"},
@@ -362,7 +367,7 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h=1", "the address has a =, which is %3D"},
         {"unix:///tmp/s&db=1", "the address has a =, which is %3D"},
         {"redis://h/x", "the database is not 0 to 2147483647"},
-        {"redis://h/-1", "the database \"-1\" is not 0 to 2147483647"},
+        {"redis://h/-1", "the database is not 0 to 2147483647"},
         {"redis://h/1/2", "the database is not 0 to 2147483647"},
         {"redis://h//1", "the database is not 0 to 2147483647"},
         {"redis://h/2147483648", "the database is not 0 to 2147483647"},
@@ -406,6 +411,12 @@ static void what_is_wrong_is_named(void **state) {
         {"redis+sentinel://h/n?sentinel_tls=no&sentinel_tls=yes",
          "the parameter \"sentinel_tls\" is set twice, here or as a field"},
         {"redis+sentinel://h/n?sentinel_tls=", "the parameter \"sentinel_tls\" is not yes or no"},
+        {"redis+sentinel://h/n?trust_plain_sentinels=1",
+         "the parameter \"trust_plain_sentinels\" is not yes or no"},
+        {"redis+sentinel://h/n?trust_plain_sentinels=yes&trust_plain_sentinels=no",
+         "the parameter \"trust_plain_sentinels\" is set twice, here or as a field"},
+        {"redis://h?trust_plain_sentinels=yes",
+         "the parameter \"trust_plain_sentinels\" is unknown"},
         {"redis://h?wire=1", "the parameter \"wire\" is not string or redisson"},
         {"redis://h?wire=", "the parameter \"wire\" is not string or redisson"},
         {"redis://h?db=", "the parameter \"db\" is not 0 to 2147483647"},
@@ -499,6 +510,12 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     TWICE(quarantine_ms, 40000, "40000");
     TWICE(replicas, 1, "1");
     TWICE(replicas_ms, 10, "10");
+    {
+        rlock_config both = config_of("redis+sentinel://h/n?trust_plain_sentinels=yes");
+        both.trust_plain_sentinels = true;
+        refuse(&both, "config.url: the parameter \"trust_plain_sentinels\" is set twice, here or "
+                      "as a field");
+    }
 }
 
 static void other_store_has_no_url(void **state) {
@@ -602,6 +619,173 @@ static void password_is_never_shown(void **state) {
     }
 }
 
+static int resolves(void *state, rlock_name *name, const char *host) {
+    (void)state, (void)name, (void)host;
+    return -1;
+}
+
+/* What was meant for config.url, or lacks a part, may have a password anywhere. */
+static void password_in_another_field_is_refused_and_not_shown(void **state) {
+    static const char *const texts[] = {
+        "redis://user:" SECRET "@127.0.0.1:6379",
+        "rediss://:" SECRET "@locks.example.com/0",
+        "user:" SECRET "@127.0.0.1:6379",
+        "user:" SECRET "@127.0.0.1",
+        SECRET "@127.0.0.1",
+        "user:" SECRET,
+        "127.0.0.1:6379,user:" SECRET "@127.0.0.2:6379",
+        "a.example,redis://user:" SECRET "@b.example",
+        "[user:" SECRET "]",
+    };
+    size_t i;
+    int field;
+    (void)state;
+    for (i = 0; i < sizeof texts / sizeof *texts; i++) {
+        for (field = 0; field < 6; field++) {
+            rlock_config config = config_of(NULL);
+            rlock_store *store = NULL;
+            config.loop.resolve = field % 2 ? resolves : NULL;
+            if (field < 2) {
+                config.host = texts[i];
+            } else if (field < 4) {
+                config.cluster = texts[i];
+            } else {
+                config.sentinels = texts[i];
+                config.sentinel_primary = "locks";
+            }
+            refuse(&config, NULL);
+            assert_null(strstr(g.line, SECRET));
+            SAME(rlock_cluster_new(&store, &(rlock_config){.host = texts[i]}, 1), RLOCK_OK);
+            config = config_of(NULL);
+            config.store = store;
+            SAME(rlock_client_new(&(rlock_client *){NULL}, &config), RLOCK_ERR_ARG);
+            assert_null(strstr(g.line, SECRET));
+            rlock_cluster_free(store);
+        }
+    }
+    {
+        rlock_config config = config_of(NULL);
+        config.unix_path = "unix://user:" SECRET "@/run/redis.sock";
+        refuse(&config, NULL);
+        assert_null(strstr(g.line, SECRET));
+        assert_non_null(strstr(g.line, "a URL goes into config.url"));
+    }
+}
+
+#define LINE_END \
+    "config.url has a line end, or another control byte: leave it out, or write it as %XX"
+
+/* A secret of Kubernetes often ends in a line end; a line of the log has none. */
+static void control_bytes_of_a_configuration_are_refused(void **state) {
+    static const char *const urls[] = {
+        "redis://h:6379\n",       "redis://h\r\n",           "redis://h/0\n",
+        "redis://u:p@h/0?db=1\n", "unix:///tmp/s\n",         "redis+sentinel://h,h2/n\n",
+        "redis+cluster://h\t",    "postgres://u:p@h/shop\n", "mysql://u:p@h/shop\x7f"};
+    static const char *const hosts[] = {"h\n", "h\r", "\nh", "a\tb", "h\x7f", "a b", ""};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof urls / sizeof *urls; i++) {
+        rlock_config config = config_of(urls[i]);
+        refuse(&config, LINE_END);
+    }
+    for (i = 1; i < 32; i++) {
+        char url[] = "redis://u:p?ss@h";
+        rlock_config config = config_of(url);
+        url[11] = (char)i;
+        refuse(&config, LINE_END);
+    }
+    for (i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        rlock_config config = config_of(NULL);
+        config.host = hosts[i];
+        refuse(&config, NULL);
+        SAME(strcspn(g.line, "\r\n\t\x7f"), strlen(g.line));
+        assert_non_null(strstr(g.line, "config.host: expected a name or an address"));
+        config.host = NULL;
+        config.cluster = hosts[i];
+        refuse(&config, NULL);
+        assert_non_null(strstr(g.line, "config.cluster: expected host:6379,[::1]:6379, without"));
+        config.cluster = NULL;
+        config.sentinels = hosts[i];
+        config.sentinel_primary = "locks";
+        refuse(&config, NULL);
+        assert_non_null(strstr(g.line, "config.sentinels: expected host:26379,[::1]:26379, "));
+    }
+    refuse(&(rlock_config){.loop = virtual_hooks(&g.loop), .log = on_log, .url = "redis://h%0a"},
+           NULL);
+    assert_non_null(strstr(g.line, "config.host: expected a name or an address"));
+}
+
+static int starts(void *ctx, struct redisAsyncContext *ac, const char *host) {
+    (void)ctx, (void)ac, (void)host;
+    return 0;
+}
+static void before(void *ctx) {
+    (void)ctx;
+}
+static int why(void *ctx, struct redisAsyncContext *ac, char *words, size_t room) {
+    (void)ctx, (void)ac, (void)words, (void)room;
+    return RLOCK_OK;
+}
+
+/* What answers in the place of a Sentinel would name the host that is verified. */
+static void tls_behind_plain_sentinels_needs_a_name_or_trust(void **state) {
+    static const rlock_tls any = {NULL, starts, before, why, false};
+    static const rlock_tls own = {NULL, starts, before, why, true};
+    static const struct {
+        const char *url; /* NULL: as fields */
+        const rlock_tls *tls, *sentinel_tls;
+        bool trusts, good;
+    } rows[] = {
+        {NULL, &any, NULL, false, false},
+        {NULL, &any, NULL, true, true},
+        {NULL, &any, &any, false, true},
+        {NULL, &own, NULL, false, true},
+        {NULL, NULL, NULL, false, true},
+        {NULL, NULL, &any, false, true},
+        {"rediss+sentinel://127.0.0.1/n", &any, NULL, false, true},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no", &any, NULL, false, false},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no", &any, &any, false, false},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no", &own, NULL, false, true},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no", &any, NULL, true, true},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no&trust_plain_sentinels=no", &any, NULL,
+         false, false},
+        {"rediss+sentinel://127.0.0.1/n?sentinel_tls=no&trust_plain_sentinels=yes", &any, NULL,
+         false, true},
+        {"redis+sentinel://127.0.0.1/n", &any, NULL, false, true},
+        {"redis+sentinel://127.0.0.1/n?sentinel_tls=yes", &any, NULL, false, true},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2 * (sizeof rows / sizeof *rows); i++) {
+        rlock_config config = config_of(rows[i / 2].url), one;
+        rlock_client *client = NULL;
+        rlock_store *store = NULL;
+        int status;
+        config.tls = rows[i / 2].tls;
+        config.sentinel_tls = rows[i / 2].sentinel_tls;
+        config.trust_plain_sentinels = rows[i / 2].trusts;
+        config.sentinels = rows[i / 2].url == NULL ? "127.0.0.1" : NULL;
+        config.sentinel_primary = rows[i / 2].url == NULL ? "n" : NULL;
+        one = config;
+        if (i % 2) { /* the same of a server of a quorum */
+            SAME(rlock_quorum_new(&store, &one, 1), RLOCK_OK);
+            config = config_of(NULL);
+            config.store = store;
+        }
+        g.line[0] = 0;
+        status = rlock_client_new(&client, &config);
+        if (status != (rows[i / 2].good ? RLOCK_OK : RLOCK_ERR_ARG)) {
+            fail_msg("row %zu: status %d, %s", i / 2, status, g.line);
+        }
+        if (!rows[i / 2].good) {
+            assert_non_null(strstr(g.line, "server_name"));
+            assert_non_null(strstr(g.line, "trust_plain_sentinels"));
+        }
+        virtual_client_free(&g.loop, client);
+        rlock_quorum_free(store);
+    }
+}
+
 static void long_parts_are_cut_in_the_log(void **state) {
     static char url[4000];
     size_t n;
@@ -664,7 +848,7 @@ static void bad_url_of_a_server_is_named_by_the_client(void **state) {
     static const struct {
         const char *url, *why;
     } wrong[] = {
-        {"redis://127.0.0.1:0", "config.url: the port \"0\" is not 1 to 65535"},
+        {"redis://127.0.0.1:0", "config.url: the port is not 1 to 65535"},
         {"redis://127.0.0.1?poll_ms=100",
          "config.url: the parameter \"poll_ms\" is unknown for a server of a quorum"},
         {"redis://127.0.0.1?wire=redisson",
@@ -772,6 +956,9 @@ int main(int argc, char **argv) {
         CASE(other_store_has_no_url),
         CASE(what_the_store_refuses_of_a_url_is_refused),
         CASE(password_is_never_shown),
+        CASE(password_in_another_field_is_refused_and_not_shown),
+        CASE(control_bytes_of_a_configuration_are_refused),
+        CASE(tls_behind_plain_sentinels_needs_a_name_or_trust),
         CASE(long_parts_are_cut_in_the_log),
         CASE(servers_of_a_quorum_take_urls),
         CASE(bad_url_of_a_server_is_named_by_the_client),

@@ -10,6 +10,7 @@
 #include "public/store.h"
 #include "public/lock.h"
 #include "base/platform.h"
+#include "base/foreign.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pool.h"
@@ -268,9 +269,12 @@ static int64_t rlock__since(const rlock__claim *held) {
            rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
 }
 
-static void rlock__set_text(char **text, const char *words) {
+/* Keeps foreign words, or with NULL none, for an event or a question. */
+static void rlock__set_text(const rlock_client *client, char **text, const char *words) {
+    char line[RLOCK__LINE];
+    size_t len = rlock__line_foreign(client->secrets, line, 0, "", words);
     rlock__dealloc(*text);
-    *text = rlock__copy(words, rlock__length(words));
+    *text = rlock__copy(words ? line : NULL, len);
 }
 
 /* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
@@ -279,7 +283,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
     if (lock->more) {
-        rlock__set_text(&lock->more->text, words);
+        rlock__set_text(rlock__client_of(lock->gate), &lock->more->text, words);
     }
 }
 
@@ -496,11 +500,12 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
+    rlock_client *client = rlock__client_of(op->lock->gate);
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
     op->ready.status = (int8_t)status;
-    rlock__set_text(&op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(rlock__client_of(op->lock->gate), &op->ready);
+    rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);
+    rlock__ready_add(client, &op->ready);
 }
 
 #endif /* RLOCK_CORE_CLAIM_H */

@@ -11,6 +11,7 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
+#include "base/foreign.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/heap.h"
@@ -65,6 +66,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     unsigned pushing;  /* RLOCK_PUSH_... */
     rlock_fault fault; /* why it is not up ... */
     char *fault_text;  /* ... in the words of the store */
+    rlock__secret *secrets;
     const rlock_store *store;
     const rlock_store *made; /* of config.url, and freed with the client; or NULL */
     void *store_state;
@@ -138,9 +140,11 @@ uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter o
 static void rlock__log(const rlock_client *client, int level, const char *what,
                        const char *detail) {
     char line[RLOCK__LINE];
+    size_t n;
     if (client->log) {
         memcpy(line, client->id, 8);
-        rlock__line_add(line, rlock__line_add(line, 8, ": ", what), ": ", detail);
+        n = rlock__line_foreign(client->secrets, line, 8, ": ", what);
+        rlock__line_foreign(client->secrets, line, n, ": ", detail);
         client->log(client->log_user, level, line);
     }
 }
@@ -209,6 +213,11 @@ static void rlock__client_destroy(rlock_client *client) {
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
+    while (client->secrets) {
+        rlock__secret *secret = client->secrets;
+        client->secrets = secret->next;
+        rlock__dealloc(secret);
+    }
     client->gates.buckets = NULL;
     client->timers.items = NULL;
     client->ring = NULL;
@@ -369,6 +378,26 @@ int64_t rlock_client_clock_us(rlock_client *client) {
 
 void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
     rlock__log(client, level, what, detail);
+}
+
+int rlock_client_hide(rlock_client *client, const char *secret) {
+    size_t size = rlock__length(secret) + 1;
+    rlock__secret *one = client->secrets;
+    while (one && size > 1 && strcmp(one->text, secret) != 0) {
+        one = one->next;
+    }
+    if (size == 1 || one) {
+        return RLOCK_OK;
+    }
+    one = (rlock__secret *)RLOCK_MALLOC(sizeof *one + size);
+    if (!one) {
+        return RLOCK_ERR_NOMEM;
+    }
+    memcpy(one + 1, secret, size);
+    one->text = (const char *)(one + 1);
+    one->next = client->secrets;
+    client->secrets = one;
+    return RLOCK_OK;
 }
 
 bool rlock_client_forked(const rlock_client *client) {

@@ -126,7 +126,7 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     why.text = text;
     client->up = client->up && part;
     client->fault = fault;
-    rlock__set_text(&client->fault_text, text);
+    rlock__set_text(client, &client->fault_text, text);
     client->stats.faults++;
     rlock__gates_each(client, part, rlock__gate_down, &why);
     rlock__questions_down(client, part, fault, text);

@@ -59,6 +59,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
+    rlock_client *client = rlock__client_of(question->gate);
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     if (info) {
@@ -71,12 +72,12 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
             status = RLOCK_ERR_NOMEM;
         }
     } else {
-        rlock__set_text(&question->words, text);
+        rlock__set_text(client, &question->words, text);
         question->info.text = question->words;
     }
     question->info.status = status;
-    rlock_timer_set(rlock__client_of(question->gate), &question->timer, -1);
-    rlock__ready_add(rlock__client_of(question->gate), &question->ready);
+    rlock_timer_set(client, &question->timer, -1);
+    rlock__ready_add(client, &question->ready);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */

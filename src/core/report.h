@@ -11,6 +11,7 @@
 #include "public/lock.h"
 #include "public/report.h"
 #include "base/platform.h"
+#include "base/foreign.h"
 #include "base/map.h"
 #include "core/client.h"
 #include "core/claim.h"
@@ -126,7 +127,12 @@ static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool so
 
 void rlock_client_report(const rlock_client *client, const rlock_report *report) {
     rlock_report copy = *report;
+    char where[RLOCK__LINE], text[RLOCK__LINE];
     if (rlock__reports(client) && !rlock__forked(client)) {
+        rlock__line_foreign(client->secrets, where, 0, "", report->where);
+        rlock__line_foreign(client->secrets, text, 0, "", report->text);
+        copy.where = report->where ? where : NULL;
+        copy.text = report->text ? text : NULL;
         copy.hand_us = -1;
         rlock__report_send(client, &copy);
     }

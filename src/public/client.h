@@ -39,10 +39,11 @@ typedef enum rlock_wire {
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
  * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
- * sentinel_username, sentinel_password (their own) and sentinel_tls (yes or no; the default is what
- * the scheme says). They have the limits of their fields, which have to be zero. %XX stands for a
- * byte: write % / ? # @ in a user or password as %25 %2F %3F %23 %40, : in a user as %3A, & and =
- * elsewhere as %26 %3D. The log names the part that is wrong, and never shows the password. */
+ * sentinel_username, sentinel_password (their own), sentinel_tls (yes or no; the default is what
+ * the scheme says) and trust_plain_sentinels (yes or no). They have the limits of their fields,
+ * which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
+ * %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D, and a control byte so everywhere.
+ * The log names the part that is wrong, and never shows the password. */
 
 struct redisAsyncContext;
 struct rlock_report;
@@ -65,6 +66,9 @@ typedef struct rlock_tls {
      * Returns RLOCK_ERR_AUTH if one side refused the other, RLOCK_ERR_CONN for any other reason
      * of TLS, RLOCK_OK if it knows none: then `words` is not read. */
     int (*why)(void *ctx, struct redisAsyncContext *ac, char *words, size_t room);
+
+    /* False. True: `start` verifies a name of its own, whatever `host` is. */
+    bool own_name;
 } rlock_tls;
 
 /* What a client is made of. Each comment begins with the default, which zero stands for. All but
@@ -151,6 +155,12 @@ typedef struct rlock_config {
     void *event_user; /* for on_event */
 
     void *log_user, *connect_user; /* `user`; for log and connect */
+
+    /* False: TLS to the server without TLS to the Sentinels is RLOCK_ERR_ARG. A Sentinel names the
+     * host whose certificate is verified, so what answers in the place of a Sentinel can name a
+     * host of its own, with a good certificate, and is sent the password. Where tls verifies a name
+     * of its own (server_name of rlock_tls_options) it is allowed; true accepts the risk. */
+    bool trust_plain_sentinels;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */

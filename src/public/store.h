@@ -248,6 +248,13 @@ RLOCK_API bool rlock_client_forked(const rlock_client *client);
 RLOCK_API struct rlock_stats *rlock_client_counters(rlock_client *client);
 RLOCK_API void rlock_client_report(const rlock_client *client, const struct rlock_report *report);
 
+/* Names a secret, as a password: from then on it is shown as *** in every line of the log, in every
+ * event and report of this client. Of what a store gives for these the library shows 255 bytes at
+ * most, and \xNN for a control byte. Call it before the secret is used. It is copied, and kept as
+ * long as the client; one that is kept already, NULL and "" change nothing.
+ * Errors: RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
+
 /* Timers, descriptors and names. Timers fire in a dispatch, before anything else. A timer is added
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
  * set moves it, a negative time stops it. What is built on handles, as rlock_elect.h, may have

@@ -879,8 +879,11 @@ static const char *rlock__cluster_fault(const rlock_config *config, const char *
     if (config->database) {
         return "a cluster has database 0 alone";
     }
-    return rlock__hosts_fault(config, config->cluster,
-                              "config.cluster is no list like host:6379,[::1]:6379", detail);
+    return rlock__hosts_fault(
+        config, config->cluster,
+        "config.cluster: expected host:6379,[::1]:6379, without a user, a scheme "
+        "or a blank",
+        detail);
 }
 
 /* Keeps what its nodes need of a configuration. False: no memory. */
@@ -921,7 +924,8 @@ static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
         return RLOCK_ERR_ARG;
     }
     cluster = (rlock__cluster *)rlock__alloc(sizeof *cluster);
-    if (!cluster || rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
+    if (!cluster || rlock__redis_hide(client, config) != RLOCK_OK ||
+        rlock_timer_add(client, &cluster->timer, rlock__cluster_fire) != RLOCK_OK) {
         rlock__dealloc(cluster);
         return RLOCK_ERR_NOMEM;
     }

@@ -9,7 +9,7 @@
 
 #include "public/head.h"
 #include "base/platform.h"
-#include "store/redis/state.h"
+#include "store/redis/address.h"
 
 #define RLOCK__SLOTS 16384u
 
@@ -81,7 +81,7 @@ static bool rlock__slots_redirect(const char *words, rlock__slots *slots, bool *
         return false;
     }
     slots->port = (int)port;
-    return port != 0 && slots->host_len <= RLOCK__HOST_MAX;
+    return port != 0 && (!slots->host || rlock__is_host(slots->host, slots->host_len));
 }
 
 /* Finds the value of "ip" among what a node tells of another one besides. */
@@ -126,7 +126,7 @@ static bool rlock__slots_row(const redisReply *row, rlock__slots *slots) {
     slots->host = host && host->type == REDIS_REPLY_STRING && host->len ? host->str : NULL;
     slots->host_len = slots->host ? strlen(host->str) : 0;
     slots->port = (int)node->element[1]->integer;
-    return slots->host_len <= RLOCK__HOST_MAX;
+    return !slots->host || rlock__is_host(slots->host, slots->host_len);
 }
 
 /* True if an answer to CLUSTER SLOTS is one in each row, and has no more slots than there are. */

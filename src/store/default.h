@@ -64,9 +64,19 @@ static int rlock__url_store(rlock_config *config, char *line) {
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
     const char *wrong = "this store, or this build, reads no such config.url: see "
                         "CONFIGURATION MACROS in rlock.h";
+    const char *at;
     *texts = NULL;
     if (!config->url) {
         return RLOCK_OK;
+    }
+    for (at = config->url; *at; at++) {
+        if ((unsigned char)*at < ' ' || *at == 127) {
+            rlock__line_add(line, 0,
+                            "config.url has a line end, or another control byte: leave it out, or "
+                            "write it as %XX",
+                            "");
+            return RLOCK_ERR_ARG;
+        }
     }
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||

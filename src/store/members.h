@@ -49,6 +49,7 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->database = its.database;
     one->tls = its.tls;
     one->sentinel_tls = its.sentinel_tls;
+    one->trust_plain_sentinels = its.trust_plain_sentinels;
     one->connect = its.connect;
     one->user = its.user;
     one->connect_user = its.connect_user;

@@ -25,6 +25,20 @@ static const char *rlock__numeric(const char *host) {
                                                                                              : NULL;
 }
 
+/* True for what may be a name or an address: not for a URL, nor for what came with a user. */
+static bool rlock__is_host(const char *host, size_t len) {
+    char text[RLOCK__HOST_MAX + 1];
+    size_t i;
+    for (i = 0; i < len && len <= RLOCK__HOST_MAX; i++) {
+        text[i] = host[i];
+        if ((unsigned char)text[i] <= ' ' || strchr("\177/?#@[],\"\\", text[i])) {
+            return false;
+        }
+    }
+    text[i] = 0;
+    return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
+}
+
 /* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
 static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
     bool bracket = **at == '[';
@@ -45,27 +59,29 @@ static bool rlock__hosts_next(const char **at, const char **host, size_t *len, i
         end += digits;
     }
     *at = end + (*end == ',');
-    return !*end || *end == ',';
+    return (!*end || *end == ',') && rlock__is_host(*host, *len);
 }
 
-/* Returns what is wrong with a list of hosts, or NULL. *detail: where. */
+/* Returns what is wrong with a list of hosts, or NULL. *detail: the host that is meant; none of a
+ * list that has something else in it, which may be a password. */
 static const char *rlock__hosts_fault(const rlock_config *config, const char *list,
                                       const char *wrong, const char **detail) {
+    const char *name = NULL;
     do {
         char text[RLOCK__ADDRESS_MAX] = "";
         const char *host;
         size_t len;
         int port;
-        *detail = list;
         if (!rlock__hosts_next(&list, &host, &len, &port)) {
             return wrong;
         }
         memcpy(text, host, len < sizeof text ? len : 0);
-        if (!rlock__numeric(text) && !config->loop.resolve) {
-            return "a host name needs loop.resolve; use an address";
-        }
+        name = name || rlock__numeric(text) ? name : host;
     } while (*list);
-    *detail = NULL;
+    if (name && !config->loop.resolve) {
+        *detail = name;
+        return "a host name needs loop.resolve; use an address";
+    }
     return NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
+#include "base/foreign.h"
 #include "core/token.h"
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
@@ -76,8 +77,7 @@ static const char *rlock__error_words(const char *text) {
 static bool rlock__begins(const char *text, const char *words) {
     size_t len = strlen(words);
     char next = strncmp(text, words, len) == 0 ? text[len] : '_';
-    return !len || !(next == '_' || (next >= '0' && next <= '9') || (next >= 'A' && next <= 'Z') ||
-                     (next >= 'a' && next <= 'z'));
+    return !len || !(next == '_' || rlock__alnum(next));
 }
 
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */

@@ -374,14 +374,15 @@ RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
 }
 
-/* Appends to the n bytes of a line where a connection leads, if that is known. */
+/* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
+ * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
 static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
                                 const char *between) {
     const rlock__redis *redis = conn->redis;
-    const char *path = redis->unix_path;
+    const char *path = redis->unix_path, *host = conn->place->host;
     if (!redis->connect) {
-        n = rlock__line_add(line, n, between, path ? path : conn->place->host);
-        if (!path && conn->place->host) {
+        n = rlock__line_add(line, n, between, path ? path : host);
+        if (!path && host && (conn->place->count || rlock__numeric(host))) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }

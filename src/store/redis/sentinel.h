@@ -46,8 +46,17 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (config->sentinel_username && !config->sentinel_password) {
         return "config.sentinel_username without config.sentinel_password";
     }
-    return rlock__hosts_fault(config, config->sentinels,
-                              "config.sentinels is no list like host:26379,[::1]:26379", detail);
+    if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
+        !config->trust_plain_sentinels) {
+        return "TLS to the server, but not to the Sentinels, which name the host to verify: set "
+               "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
+               "trust_plain_sentinels";
+    }
+    return rlock__hosts_fault(
+        config, config->sentinels,
+        "config.sentinels: expected host:26379,[::1]:26379, without a user, a "
+        "scheme or a blank",
+        detail);
 }
 
 static void rlock__sentinel_free(rlock__sentinel *sentinel) {
@@ -204,7 +213,8 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 
 #define RLOCK__SENTINEL_ADDRESS "SENTINEL GET-MASTER-ADDR-BY-NAME"
 
-/* Notes the address of an answer: a host, and a port in words. False: it has none. `again`: it is
+/* Notes the address of an answer: a host, and a port in words. False: it has none, as where a host
+ * has a line end. `again`: it is
  * the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
@@ -215,7 +225,8 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
     }
     host = reply->element[0];
     port = reply->element[1];
-    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING || !host->len) {
+    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING ||
+        !rlock__is_host(host->str, (size_t)host->len)) {
         return false;
     }
     sentinel->told_port = (int)strtol(port->str, NULL, 10);
@@ -364,7 +375,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 #else
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
-    *detail = config->sentinels;
+    (void)detail;
     return config->sentinels ? "config.sentinels with RLOCK_NO_SENTINEL" : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {

@@ -508,6 +508,12 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
 
+/* Has the client hide the passwords of a configuration. */
+static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
+    int status = rlock_client_hide(client, config->password);
+    return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
@@ -538,6 +544,13 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
+    if (config->unix_path && strstr(config->unix_path, "://")) {
+        return "config.unix_path: expected a path; a URL goes into config.url";
+    }
+    if (host && !rlock__is_host(host, strlen(host))) {
+        return "config.host: expected a name or an address, without a line end; a URL goes into "
+               "config.url";
+    }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
         return "config.unix_path is longer than a socket's may be";
@@ -563,7 +576,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         return RLOCK_ERR_ARG;
     }
     redis = (rlock__redis *)rlock__alloc(sizeof *redis);
-    if (!redis) {
+    if (!redis || rlock__redis_hide(client, config) != RLOCK_OK) {
+        rlock__dealloc(redis);
         return RLOCK_ERR_NOMEM;
     }
     redis->client = client;

@@ -3,8 +3,7 @@
  *
  * A copy of the text is cut into its parts, which are decoded in place. The functions return what
  * is wrong with the part at hand, or NULL. The part is named, and not shown: a password that is not
- * encoded, or not in its place, must not come into the log. Shown are numbers as short as a port,
- * and the names of parameters.
+ * encoded, or not in its place, must not come into the log. Shown are the names of parameters.
  */
 
 #ifndef RLOCK_STORE_REDIS_URL_H
@@ -14,21 +13,23 @@
 #include "public/status.h"
 #include "public/client.h"
 #include "base/platform.h"
+#include "base/foreign.h"
 #include "core/settings.h"
 
 #include <limits.h>
 
 enum {                           /* rows of what a query may set, beside those of rlock__settings */
-       RLOCK__URL_SENTINELS = 3, /* those before this one need Sentinels */
-       RLOCK__URL_DB = 3,
-       RLOCK__URL_CLIENT = 4, /* from this one on they are not for a server of a quorum */
-       RLOCK__URL_ROWS = 7
+       RLOCK__URL_SENTINELS = 4, /* those before this one need Sentinels */
+       RLOCK__URL_DB = 4,
+       RLOCK__URL_CLIENT = 5, /* from this one on they are not for a server of a quorum */
+       RLOCK__URL_ROWS = 8
 };
 
 static const rlock__setting rlock__url_rows[RLOCK__URL_ROWS] = {
     RLOCK__SETTING(sentinel_username, RLOCK__TEXT, 0, 0, 0),
     RLOCK__SETTING(sentinel_password, RLOCK__TEXT, 0, 0, 0),
     {"sentinel_tls", 0, 0, 0, 0, RLOCK__YES_NO},
+    RLOCK__SETTING(trust_plain_sentinels, RLOCK__YES_NO, 0, 0, 0),
     {"db", INT_MAX, 0, offsetof(rlock_config, database), 0, RLOCK__INT},
     RLOCK__SETTING(client_name, RLOCK__TEXT, 0, 0, 0),
     RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),
@@ -77,9 +78,6 @@ static const char *rlock__url_number(rlock__url *url, const rlock__setting *row,
         if (number >= row->least && number <= row->most) {
             return NULL;
         }
-        if (count <= 5 && !url->shown) {
-            url->shown = text;
-        }
     }
     url->limits = row;
     return "";
@@ -105,8 +103,10 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         again = again || config->wire;
         config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     } else if (row->type == RLOCK__YES_NO) {
-        url->sentinel_tls = strcmp(text, "yes") == 0;
-        if (!url->sentinel_tls && strcmp(text, "no") != 0) {
+        bool *flag = row->at ? (bool *)(void *)((char *)config + row->at) : &url->sentinel_tls;
+        again = again || (row->at && *flag);
+        *flag = strcmp(text, "yes") == 0;
+        if (!*flag && strcmp(text, "no") != 0) {
             return " is not yes or no";
         }
     } else {
@@ -388,7 +388,7 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
         return RLOCK_OK;
     }
     n = rlock__line_add(line, 0, "config.url: ", url.part);
-    n = rlock__line_add(line, n, " \"", url.shown);
+    n = rlock__line_foreign(NULL, line, n, " \"", url.shown);
     n = rlock__line_add(line, n, url.shown ? "\"" : "", wrong);
     if (url.limits) {
         rlock__line_limits(line, n, url.limits);
