@@ -157,6 +157,7 @@ static void user_may_do_everything(void) {
 #include "faults_identity.h"
 #include "faults_sentinel.h"
 #include "faults_cluster.h"
+#include "faults_secrets.h"
 
 /* ---- the group ---- */
 
@@ -492,6 +493,12 @@ int main(int argc, char **argv) {
         TEST(waiter_may_leave_while_no_node_has_its_key),
         TEST(key_that_a_server_refuses_a_cluster_refuses),
         TEST(store_of_the_user_goes_before_a_cluster),
+        TEST(port_of_a_name_that_is_not_found_is_not_shown),
+        TEST(secret_that_a_server_repeats_is_shown_nowhere),
+        TEST(secret_that_a_server_of_a_quorum_repeats_is_shown_nowhere),
+        TEST(secret_that_sentinels_repeat_is_shown_nowhere),
+        TEST(secret_that_nodes_repeat_is_shown_nowhere),
+        TEST(words_of_tls_are_shown_like_a_servers),
     };
 
     return clustered_run("faults", tests, sizeof tests / sizeof *tests, skipped, group_begins,

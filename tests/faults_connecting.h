@@ -343,6 +343,25 @@ static void name_that_the_loop_refuses_to_resolve_is_no_connection(void **state)
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "does not resolve"));
 }
 
+/* Without its @host a URL has the password there: redis://shop:54321. */
+static void port_of_a_name_that_is_not_found_is_not_shown(void **state) {
+    rlock_config config;
+    struct owner *o;
+
+    (void)state;
+    stage_begins();
+    stage.resolve_status = -1;
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.url = clustered() ? NULL : "redis://shop:54321";
+    config.host = clustered() ? "shop" : NULL;
+    config.port = clustered() ? 54321 : 0;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(kit_log_text, "connection to shop: the loop does not resolve"));
+    assert_null(strstr(kit_log_text, "54321"));
+}
+
 /* One name is resolved at a time. The waiters are told that it takes long; a late answer is
  * used. */
 static void name_that_takes_long_is_told_and_waited_for(void **state) {

@@ -22,7 +22,7 @@ static struct {
     rlock_config config;
     rlock_client *client;
     int log_lines;
-    char log_text[128];
+    char log_text[256];
     bool log_forks;
     pid_t child;
     rlock_name *asked; /* of the loop, to be resolved */
@@ -404,6 +404,75 @@ static void store_has_random_numbers_a_log_and_counters(void **state) {
     SAME(stats().cleaning, 1);
 }
 
+#define TEN "0123456789"
+#define FIFTY TEN TEN TEN TEN TEN
+
+/* Whoever wrote it: the secrets are those that the store gave. */
+static void secret_is_hidden_wherever_it_stands(void **state) {
+    static const char *const secrets[] = {"hunter2-of-the-shop", "hunter2", "pw", "line\nend"};
+    static const struct {
+        const char *text, *shown;
+    } rows[] = {
+        {"", ""},
+        {"hunter2", "***"},
+        {"'shop' 'hunter2' ", "'shop' '***' "},
+        {"xhunter2hunter2x", "x******x"},
+        {"hunter2-of-the-shop", "***"}, /* the longest of those that stand there */
+        {"hunter2-of-the-elf", "***-of-the-elf"},
+        {"hunter2-of-the-s'", "***'"}, /* a server cut it: 16 bytes are enough */
+        {"hunter2-of-the-'", "***-of-the-'"},
+        {"hunter", "hunter"}, /* a word that nobody has cut */
+        {"Hunter2", "Hunter2"},
+        {"spw pws pw9 pw, pw", "spw pws pw9 ***, ***"}, /* a short one alone */
+        {"line end", "***"},                            /* as a server writes a line end */
+        {"line\nend", "***"},
+        {"a\nb\r\n\tc\x7f\x1b[2J", "a\\x0ab\\x0d\\x0a\\x09c\\x7f\\x1b[2J"},
+        {"\xc3\xa4", "\xc3\xa4"},
+        {FIFTY TEN "hunter2", FIFTY TEN "***"},
+        {FIFTY TEN "hunter", FIFTY TEN "***"}, /* its end was cut */
+        {FIFTY TEN "hunt", FIFTY TEN "***"},
+        {FIFTY TEN "hun", FIFTY TEN "hun"},
+        {FIFTY TEN "hunt ", FIFTY TEN "hunt "},
+    };
+    size_t i, live = virtual_memory.live;
+    (void)state;
+    for (i = 0; i < 4; i++) {
+        virtual_memory.fail_at = 1;
+        SAME(rlock_client_hide(g.client, secrets[i]), RLOCK_ERR_NOMEM);
+        virtual_memory.fail_at = 0;
+        SAME(rlock_client_hide(g.client, secrets[i]), RLOCK_OK);
+    }
+    for (i = 0; i < 4; i++) {
+        SAME(rlock_client_hide(g.client, secrets[i]), RLOCK_OK);
+    }
+    SAME(rlock_client_hide(g.client, NULL), RLOCK_OK);
+    SAME(rlock_client_hide(g.client, ""), RLOCK_OK);
+    SAME(virtual_memory.live, live + 4);
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rlock_client_log(g.client, RLOCK_LOG_INFO, "words", rows[i].text);
+        assert_string_equal(g.log_text + 8 + sizeof ": words: " - 1, rows[i].shown);
+        rlock_client_log(g.client, RLOCK_LOG_INFO, rows[i].text, NULL);
+        assert_string_equal(g.log_text + 10, rows[i].shown);
+        rlock_client_log(g.client, RLOCK_LOG_INFO, rows[i].shown, NULL); /* once more */
+        assert_string_equal(g.log_text + 10, rows[i].shown);
+    }
+}
+
+static void foreign_words_are_cut_where_a_line_ends(void **state) {
+    char text[400];
+    size_t n;
+    (void)state;
+    SAME(rlock_client_hide(g.client, "hunter2"), RLOCK_OK);
+    for (n = 200; n < 300; n++) {
+        memset(text, 'x', n);
+        snprintf(text + n, sizeof text - n, "\nhunter2\nhunter2");
+        rlock_client_log(g.client, RLOCK_LOG_INFO, text, text);
+        assert_true(strlen(g.log_text) <= 255);
+        assert_null(strstr(g.log_text, "h"));
+        assert_null(strchr(g.log_text, '\n'));
+    }
+}
+
 static int loop_resolves(void *state, rlock_name *name, const char *host) {
     (void)state;
     assert_string_equal(host, "db.example");
@@ -706,6 +775,8 @@ int main(int argc, char **argv) {
         STOPPED(store_is_opened_with_what_the_user_chose),
         CASE(store_has_a_fresh_clock_beside_that_of_the_dispatch),
         CASE(store_has_random_numbers_a_log_and_counters),
+        CASE(secret_is_hidden_wherever_it_stands),
+        CASE(foreign_words_are_cut_where_a_line_ends),
         STOPPED(store_resolves_names_with_the_loop),
         CASE(store_is_not_closed_in_a_child),
         CASE(store_is_not_closed_in_a_child_that_the_log_made),
