@@ -190,10 +190,12 @@
  *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
  *     the local deadline, with LOST; a release's at the hold's deadline, with CONN, UNKNOWN,
  *     SERVER, AUTH or NOMEM, after which the token is cleaned up in the background. After an
- *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. A
+ *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. The
+ *     text of the event is that of the fault which its status names (tested cell by cell too). A
  *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
  *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
- *         the first connection and after it.
+ *         the first connection and after it. CONN also while connected, if requests that are not
+ *         answered yet kept this one from being sent: the text says so.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
@@ -303,7 +305,7 @@ extern "C" {
     X(ERR_NOT_HELD, -4, "not held")                                         \
     X(ERR_LOST, -5, "lost before it was released")                          \
     X(ERR_UNKNOWN, -6, "not answered in time: the server may have done it") \
-    X(ERR_CONN, -7, "no connection to the server")                          \
+    X(ERR_CONN, -7, "the server was not reached")                           \
     X(ERR_AUTH, -8, "the user or a certificate is refused")                 \
     X(ERR_SERVER, -9, "the server answered with an error")                  \
     X(ERR_WRONG_TYPE, -10, "the key holds no lock, or one of another kind") \
@@ -751,7 +753,7 @@ typedef enum rlock_wire {
  * is refused; one of a connection also says where that leads: "6fb2c1d0: connection to
  * 127.0.0.1:6379: Connection refused". */
 #define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
-#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
+#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right; a renewal is refused */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
 /* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
@@ -981,9 +983,10 @@ typedef struct rlock_event {
     int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
                               at most 2147483647, -1 = unknown. Otherwise 0 */
-    const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: the last fault since the lease was granted or
-                              renewed. Valid until the callback returns */
+    const char *text;      /* the words that belong to `status`, of the server or of what failed on
+                              the way to it, or NULL; of RLOCK_LOST: the last fault since the lease
+                              was granted or renewed, else what kept it from being renewed. Valid
+                              until the callback returns */
 } rlock_event;
 
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
@@ -1905,7 +1908,8 @@ typedef enum rlock__life {
 struct rlock_client { /* small members first: they are reached with less code */
     bool unsent;      /* something was submitted and not flushed */
     bool up;
-    bool warned; /* in a forked child: it was logged that it is one */
+    bool warned;  /* in a forked child: it was logged that it is one */
+    bool refused; /* a renewal was refused, which was logged, and none has succeeded since */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */
@@ -10472,6 +10476,7 @@ typedef struct rlock__more {
     int64_t hold_ms;           /* max_hold_ms of the options, 0 = none; ... */
     int64_t until_us;          /* ... of the present hold: no deadline is later */
     int32_t watchdog_lease_ms; /* of the options, 0 = the client's */
+    bool refused;              /* a renewal of the present hold was, and was logged */
     rlock_deadline *deadline;  /* of the options */
     char *text;                /* the server's words for the event */
 } rlock__more;
@@ -10586,6 +10591,11 @@ static int64_t rlock__since(const rlock__claim *held) {
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
     return held->until_us -
            rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
+}
+
+/* Returns why a request has not left: the words of the store, or what stands before it. */
+static const char *rlock__unsent_words(const rlock_client *client) {
+    return client->up ? "what was sent before is not answered yet" : client->fault_text;
 }
 
 /* Keeps foreign words, or with NULL none, for an event or a question. */
@@ -10790,11 +10800,12 @@ static void rlock__lock_left(rlock *lock, int64_t left_ms) {
     lock->ready.left_ms = (int32_t)rlock__min(left_ms, INT32_MAX);
 }
 
-/* Notes how an attempt ended, for when the time is over. After an attempt that may have been
- * executed the note stays UNKNOWN, even if a later one was surely not executed. */
-static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
+/* Notes how an attempt ended and its words, for when the time is over. After an attempt that may
+ * have been executed the note stays UNKNOWN, even if a later one was surely not executed; unless
+ * that one `ends` the operation, which then ends with the words of its own status. */
+static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, bool ends) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (lock->ready.status != RLOCK_ERR_UNKNOWN) {
+    if (ends || lock->ready.status != RLOCK_ERR_UNKNOWN) {
         lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
         rlock__lock_words(lock, text);
     }
@@ -11204,7 +11215,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
-        rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+        rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         claim->again = true;
         gate->crowd->attempting = NULL;
         rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
@@ -11783,7 +11794,7 @@ static void rlock__following_over(rlock *lock) {
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
-        rlock__following_end(lock, RLOCK_ERR_CONN, client->up ? NULL : client->fault_text);
+        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_words(client));
     }
 }
 
@@ -11821,7 +11832,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         rlock__claim_submit(claim, request);
     } else {
         if (rlock__handle_of(claim)) {
-            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
         claim->of.over_us = 0; /* a server that is not asked does not count */
         rlock__letting_go_again(claim);
@@ -11870,9 +11881,9 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
-            lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+            rlock__lock_note(lock, RLOCK_FAULT_UNKNOWN, NULL, false); /* it is out just now */
         } else if (lock->ready.status == RLOCK_OK) {
-            rlock__lock_note(lock, client->fault, client->fault_text);
+            rlock__lock_note(lock, client->fault, client->fault_text, false);
         }
         rlock__report(claim, RLOCK_REPORT_LET_GO, lock->ready.status);
         rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
@@ -11924,6 +11935,9 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
+    if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
+        rlock__lock_words(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
+    }
     if (gone && !rlock__handle_of(claim)) {
         rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
     } else if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) {
@@ -11937,7 +11951,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__letting_go_done(claim, request->sent_us, true);
     } else {
         if (rlock__handle_of(claim)) {
-            rlock__lock_note(claim->lock, answer->fault, answer->text);
+            rlock__lock_note(claim->lock, answer->fault, answer->text, false);
         }
         rlock__letting_go_again(claim);
     }
@@ -12062,6 +12076,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
+    rlock__lock_words(lock, NULL);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
@@ -12117,7 +12132,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
     claim->lock->ready.left_ms = -1;
-    rlock__lock_note(claim->lock, answer->fault, answer->text);
+    rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
         return;
@@ -12144,8 +12159,8 @@ static void rlock__attempt_fire(rlock__claim *claim) {
                claim->lock->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
-                         up ? NULL : client->fault_text);
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
+                         false);
         status = lock->ready.status;
     }
     rlock__acquire_end(claim, status);
@@ -12154,6 +12169,20 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 /* ------------------------------------------------------------------------------------------------
  * >>holding - when a hold is renewed or checked, and what the answer means for it
  */
+
+/* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
+static const char *rlock__expired_words(const rlock__claim *held) {
+    int64_t now_us = rlock__client_of(held->lock->gate)->now_us;
+    const rlock__more *more = held->lock->more;
+    if (more && more->hold_ms && more->until_us <= now_us) {
+        return "max_hold_ms is over";
+    }
+    if (!held->lock->renews && !rlock__renewal(held->lock)) {
+        return NULL; /* nobody wanted it to be renewed */
+    }
+    return held->next_us <= now_us ? "nothing was renewed: the loop did not run in time"
+                                   : "a renewal was not answered in time";
+}
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
@@ -12166,14 +12195,17 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         return;
     }
     gate->references++;
+    if (claim->faulted) {
+        rlock__hold_fault(claim, rlock__client_of(gate)->fault_text);
+    }
+    if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
+        rlock__lock_words(lock, rlock__expired_words(claim));
+    }
     if (rlock__renewal(lock)) {
-        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    if (claim->faulted) {
-        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
-    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -12329,6 +12361,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
     }
+    client->refused = false;
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -12345,6 +12378,19 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__holding_plan_check(claim); /* a renewal checks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
+}
+
+/* Logs that a renewal was refused: once a hold, and once for all holds until one is renewed. What a
+ * connection brings about is logged as that of the connection. */
+static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
+        lock->more->refused = true;
+        if (!client->refused) {
+            client->refused = true;
+            rlock__log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
+        }
+    }
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
@@ -12365,6 +12411,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
         delay_us = RLOCK__HURRY_US;
     }
     rlock__holding_retry(claim, client->now_us + delay_us);
+    rlock__renewal_refused(claim->lock, answer);
 }
 
 static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,
@@ -12432,7 +12479,8 @@ static void rlock__claims_fire(rlock_timer *timer) {
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
-    if (lock->more && lock->more->hold_ms) {
+    if (lock->more) {
+        lock->more->refused = false;
         lock->more->until_us =
             rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
     }
@@ -12485,6 +12533,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
             nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
+            nonsense.text = "unexpected reply";
         }
         rlock__attempt_failed(claim, &nonsense);
     }
@@ -12854,7 +12903,7 @@ static void rlock__question_fire(rlock_timer *timer) {
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
-                        sent ? NULL : client->fault_text);
+                        sent ? NULL : rlock__unsent_words(client));
 }
 
 /* There is no connection for a part of the keys: ends the questions that are not answered. */
@@ -12986,21 +13035,25 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        other->faulted = true;
+        if (rlock__client_of(gate)->up) { /* the client's words are not about this part */
+            rlock__hold_fault(other, why->text);
+        } else {
+            other->faulted = true;
+        }
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict =
             rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
         next = at->next;
-        rlock__lock_note(claim->lock, why->fault, why->text);
+        rlock__lock_note(claim->lock, why->fault, why->text, verdict != RLOCK__RETRY);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
         if (rlock__handle_of(other)) {
-            rlock__lock_note(other->lock, why->fault, why->text);
+            rlock__lock_note(other->lock, why->fault, why->text, false);
         }
     }
     rlock__gate_unref(gate);
@@ -13015,8 +13068,10 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     why.fault = fault;
     why.text = text;
     client->up = client->up && part;
-    client->fault = fault;
-    rlock__set_text(client, &client->fault_text, text);
+    if (!client->up) {
+        client->fault = fault;
+        rlock__set_text(client, &client->fault_text, text);
+    }
     client->stats.faults++;
     rlock__gates_each(client, part, rlock__gate_down, &why);
     rlock__questions_down(client, part, fault, text);
@@ -14066,4 +14121,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b91c1b198fdd7cb8 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 026bc9f4dad062e2 */

@@ -139,10 +139,12 @@
  *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
  *     the local deadline, with LOST; a release's at the hold's deadline, with CONN, UNKNOWN,
  *     SERVER, AUTH or NOMEM, after which the token is cleaned up in the background. After an
- *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. A
+ *     UNKNOWN attempt, a later attempt that finds no connection does not make the status CONN. The
+ *     text of the event is that of the fault which its status names (tested cell by cell too). A
  *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
  *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
- *         the first connection and after it.
+ *         the first connection and after it. CONN also while connected, if requests that are not
+ *         answered yet kept this one from being sent: the text says so.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,

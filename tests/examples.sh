@@ -66,7 +66,7 @@ check "hello: leaves no key behind" gone stock:42
 
 no_socket() {
     ! RLOCK_URL=unix://$out.nowhere run "$bin/hello" &&
-        grep -q '^cannot acquire stock:42: no connection to the server$' "$out" && grep -q 'No such file' "$out"
+        grep -q '^cannot acquire stock:42: the server was not reached$' "$out" && grep -q 'No such file' "$out"
 }
 check "hello: without a server it says so, and why, and fails" no_socket
 
@@ -215,7 +215,7 @@ check "cpp_asio: runs" run "$bin/cpp_asio"
 check "cpp_asio: acquires, works and releases" says 'acquired' 'held now: yes' 'released: ok'
 check "cpp_asio: leaves no key behind" goes stock:42
 no_server_throws() {
-    ! RLOCK_URL=unix://$out.nowhere run "$bin/cpp_asio" && grep -q '^cannot acquire: no connection to the server: ' "$out"
+    ! RLOCK_URL=unix://$out.nowhere run "$bin/cpp_asio" && grep -q '^cannot acquire: the server was not reached: ' "$out"
 }
 check "cpp_asio: without a server it says so, and why, and fails" no_server_throws
 

@@ -41,7 +41,7 @@
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. */
 
-#define TESTS_MAX 700
+#define TESTS_MAX 800
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define ELECTION(name) cmocka_unit_test_setup_teardown(name, setup_election, teardown_election)
 #define HOOKED(name) cmocka_unit_test_setup_teardown(name, setup_hooked, teardown)
@@ -55,6 +55,13 @@ static const struct CMUnitTest singles[] = {
     CASE(renewal_that_was_answered_and_not_told_is_canceled_by_a_release),
     STOPPED(outage_before_the_first_connect_ends_a_try_and_no_wait),
     CASE(wait_that_was_last_told_held_ends_as_timeout_after_faults),
+    CASE(release_that_was_refused_and_then_answered_has_the_words_of_its_answer),
+    CASE(release_that_is_out_at_its_deadline_has_no_words_of_an_earlier_refusal),
+    CASE(grant_that_came_too_late_has_no_words_of_an_earlier_refusal),
+    CASE(answer_that_is_none_to_an_acquire_has_words),
+    CASE(what_was_not_sent_over_a_connection_that_is_up_says_so),
+    CASE(loss_has_the_words_of_the_part_that_its_key_is_in),
+    CASE(hold_that_expires_tells_what_kept_it_from_being_renewed),
     CASE(until_is_sent_plus_lease_minus_drift_minus_two_ms),
     CASE(drift_of_the_configuration_shortens_validity),
     CASE(validity_counts_from_the_send_not_from_the_call_or_the_answer),
@@ -414,6 +421,7 @@ static const struct CMUnitTest singles[] = {
     CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
     CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),
     CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),
+    LOGGED(refused_renewal_is_logged_once_a_hold_and_once_for_all_holds),
     LOGGED(options_that_are_refused_are_logged_by_their_names),
     LOGGED(first_call_in_a_forked_child_is_logged_and_no_other_one),
     LOGGED(call_in_a_child_of_who_freed_the_client_is_not_logged),
@@ -470,6 +478,12 @@ static void add_tables_of(rlock_kind kind, const char *what) {
                 snprintf(names[count], sizeof names[0], "%s%s that lasts ends %s at its deadline",
                          what, fault_names[row], operation_names[column]);
                 add_cell(fault_that_lasts_ends_the_operation_at_its_deadline, row, column, kind);
+            }
+            if (fault_operation[RLOCK_FAULT_UNKNOWN][column] == RETRY) {
+                snprintf(names[count], sizeof names[0], "%s%s after UNKNOWN has its words at %s",
+                         what, fault_names[row], operation_names[column]);
+                add_cell(fault_after_an_unanswered_attempt_ends_it_with_its_own_words, row, column,
+                         kind);
             }
         }
     }

@@ -759,6 +759,43 @@ static int setup_logged(void **state) {
     return 0;
 }
 
+/* What keeps a hold from being renewed is in the log before the hold is lost. */
+static void refused_renewal_is_logged_once_a_hold_and_once_for_all_holds(void **state) {
+    struct owner *first = holder("first", 0), *second = holder("second", 0);
+    int i;
+    (void)state;
+    logged.lines = 0;
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "READONLY no"));
+    for (i = 0; i < 2; i++) {
+        SAME(owner_renew(first, 0), RLOCK_OK);
+        SAME(owner_renew(second, 0), RLOCK_OK);
+        run_ms(100);
+    }
+    SAME(logged.lines, 1);
+    SAME(logged.level, RLOCK_LOG_WARNING);
+    assert_string_equal(logged.line + 10, "a renewal is refused: READONLY no");
+    always(RLOCK_OP_RENEW, scripted_done());
+    run_ms(WATCHDOG_MS / 2);
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_OTHER, "ERR no"));
+    run_ms(WATCHDOG_MS / 2); /* of both it was logged, or could have been */
+    SAME(logged.lines, 1);
+    always(RLOCK_OP_RENEW, scripted_done());
+    run_ms(WATCHDOG_MS / 2);
+    SAME(owner_release(first), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RELEASE, scripted_done());
+    grant(first, 0);
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_DOWN, "Connection refused"));
+    run_ms(WATCHDOG_MS / 2); /* the connection has a line of its own */
+    SAME(logged.lines, 1);
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_AUTH, "NOPERM no"));
+    run_ms(WATCHDOG_MS);
+    SAME(first->seen[RLOCK_LOST].count, 1);
+    assert_string_equal(first->seen[RLOCK_LOST].text, "NOPERM no");
+    SAME(logged.lines, 2);
+    assert_string_equal(logged.line + 10, "a renewal is refused: NOPERM no");
+}
+
 static void refused(const char *words, rlock_options options) {
     rlock *lock;
     logged.lines = 0;

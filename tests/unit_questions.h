@@ -141,6 +141,11 @@ static void question_without_an_answer_ends_after_a_command_timeout(void **state
     run_ms(1001);
     SAME(told.info.status, RLOCK_ERR_AUTH);
     assert_string_equal(told.text, "NOAUTH");
+    scripted_up(&g.store); /* those words are not of this fault */
+    ask_about(RLOCK_KIND_FAIR, "key");
+    run_ms(1001);
+    SAME(told.info.status, RLOCK_ERR_CONN);
+    assert_string_equal(told.text, UNSENT);
 }
 
 static void questions_end_when_the_connection_does(void **state) {

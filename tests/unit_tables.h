@@ -287,6 +287,7 @@ static void check_retry(struct owner *owner, int fault, int operation, uint64_t 
     } else {
         SAME(owner->seen[kind_of(operation)].count, 1);
         SAME(owner->seen[kind_of(operation)].status, RLOCK_OK);
+        assert_string_equal(owner->seen[kind_of(operation)].text, "");
     }
 }
 
@@ -296,10 +297,9 @@ static void check_end(struct owner *owner, int fault, int operation, int64_t rem
     SAME(seen->count, 1);
     SAME(seen->status, expected);
     SAME(owner_pending(owner), 0);
-    if (expected == RLOCK_ERR_SERVER) {
-        assert_string_equal(seen->text, "words of the server");
-    }
+    assert_string_equal(seen->text, "words of the server");
     if (expected == RLOCK_ERR_LOST) {
+        assert_string_equal(owner->seen[RLOCK_LOST].text, "words of the server");
         SAME(owner->seen[RLOCK_LOST].count, 1);
         SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_STOLEN);
         assert_false(rlock_is_held(owner->lock));
@@ -350,6 +350,7 @@ static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
     run_ms(2);
     SAME(seen->count, 1);
     BETWEEN(seen->at_us, deadline_us, deadline_us + 1000);
+    assert_string_equal(seen->text, "words of the server");
     if (cell->column == WAIT) {
         SAME(seen->status, fault_operation[cell->row][TRY]);
     } else if (cell->column == WATCHDOG) {
@@ -361,6 +362,32 @@ static void fault_that_lasts_ends_the_operation_at_its_deadline(void **state) {
         SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, g.store.log[0].token);
     }
     SAME(owner_pending(owner), 0);
+}
+
+/* What is told at last has the words of its own status, and not those of an attempt before it. */
+static void fault_after_an_unanswered_attempt_ends_it_with_its_own_words(void **state) {
+    const struct cell *cell = (const struct cell *)*state;
+    rlock_answer answer = scripted_fault((rlock_fault)cell->row, "words of the server");
+    struct owner *owner = begin_as(cell, 500);
+    const struct seen *seen = &owner->seen[kind_of(cell->column)];
+    rlock_op op = op_of(cell->column);
+    bool lasts = fault_operation[cell->row][cell->column] == RETRY;
+    g.store.latency_us = 20000;
+    scripted_answer(&g.store, need(op), scripted_fault(RLOCK_FAULT_UNKNOWN, "not answered"));
+    always(op, answer);
+    run_ms(WATCHDOG_MS);
+    assert_true(asked(op) > 1);
+    SAME(seen->count, 1);
+    if (cell->column == WATCHDOG) {
+        SAME(seen->reason, lasts ? RLOCK_REASON_EXPIRED : RLOCK_REASON_STOLEN);
+        assert_string_equal(seen->text, "words of the server"); /* the last ones */
+    } else if (lasts) {
+        SAME(seen->status, RLOCK_ERR_UNKNOWN);
+        assert_string_equal(seen->text, "not answered");
+    } else {
+        SAME(seen->status, fault_operation[cell->row][cell->column]);
+        assert_string_equal(seen->text, "words of the server");
+    }
 }
 
 static void outage_before_the_first_connect_ends_a_try_and_no_wait(void **state) {
@@ -394,6 +421,133 @@ static void wait_that_was_last_told_held_ends_as_timeout_after_faults(void **sta
     always(RLOCK_OP_ACQUIRE, scripted_held(60000));
     run_ms(501);
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_TIMEOUT);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * Words where no fault was told, or another one before.
+ */
+
+static void release_that_was_refused_and_then_answered_has_the_words_of_its_answer(void **state) {
+    static const struct {
+        rlock_outcome outcome;
+        int status;
+    } ends[] = {{RLOCK_OUTCOME_DONE, RLOCK_OK},
+                {RLOCK_OUTCOME_GONE, RLOCK_ERR_NOT_HELD},
+                {RLOCK_OUTCOME_STOLEN, RLOCK_ERR_NOT_HELD}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        struct owner *owner = begin_operation(LET_GO, 0);
+        reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+        retried(RLOCK_OP_RELEASE);
+        reply(RLOCK_OP_RELEASE, scripted_plain(ends[i].outcome));
+        SAME(owner->seen[RLOCK_RELEASED].status, ends[i].status);
+        assert_string_equal(owner->seen[RLOCK_RELEASED].text, "");
+        owner_free(owner);
+    }
+}
+
+static void release_that_is_out_at_its_deadline_has_no_words_of_an_earlier_refusal(void **state) {
+    struct owner *owner = begin_operation(LET_GO, 0);
+    (void)state;
+    reply(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    retried(RLOCK_OP_RELEASE);
+    run_ms(WATCHDOG_MS);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    assert_string_equal(owner->seen[RLOCK_RELEASED].text, "");
+}
+
+static void grant_that_came_too_late_has_no_words_of_an_earlier_refusal(void **state) {
+    struct owner *owner = handle("key");
+    (void)state;
+    SAME(owner_acquire(owner, 2000, 100), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    retried(RLOCK_OP_ACQUIRE);
+    stall_ms(200);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    SAME(owner->events, 0);
+    run_ms(2000);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_UNKNOWN);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "");
+}
+
+static void answer_that_is_none_to_an_acquire_has_words(void **state) {
+    struct owner *owner = begin_operation(TRY, 0);
+    (void)state;
+    reply(RLOCK_OP_ACQUIRE, scripted_plain(RLOCK_OUTCOME_GONE));
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_SERVER);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "unexpected reply");
+}
+
+#define UNSENT "what was sent before is not answered yet"
+
+/* The connection is there, and what was asked for has not left. */
+static void what_was_not_sent_over_a_connection_that_is_up_says_so(void **state) {
+    struct owner *follows = holder("other", WATCHDOG_MS);
+    struct owner *first = handle("key"), *second = handle("key");
+    (void)state;
+    SAME(owner_acquire(first, RLOCK_FOREVER, WATCHDOG_MS), RLOCK_OK);
+    SAME(owner_acquire(second, 100, WATCHDOG_MS), RLOCK_OK);
+    SAME(owner_release(follows), RLOCK_OK);
+    SAME(owner_acquire(follows, 100, WATCHDOG_MS), RLOCK_OK);
+    run_ms(101);
+    assert_true(stats().up);
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(second->seen[RLOCK_ACQUIRED].text, UNSENT);
+    SAME(follows->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CONN);
+    assert_string_equal(follows->seen[RLOCK_ACQUIRED].text, UNSENT);
+}
+
+static bool is_a(const rlock_part *part, const char *key, size_t len) {
+    (void)part;
+    return len == 1 && key[0] == 'a';
+}
+
+static bool is_b(const rlock_part *part, const char *key, size_t len) {
+    (void)part;
+    return len == 1 && key[0] == 'b';
+}
+
+/* The words of one part are not told of the keys of another one. */
+static void loss_has_the_words_of_the_part_that_its_key_is_in(void **state) {
+    static const rlock_part a = {is_a}, b = {is_b};
+    struct owner *in_a = holder("a", 0), *in_b = holder("b", 0);
+    (void)state;
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_DOWN, NULL));
+    g.store.part = &a;
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "a is away");
+    g.store.part = &b;
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, "b is away");
+    g.store.part = NULL;
+    run_ms(WATCHDOG_MS);
+    assert_string_equal(in_a->seen[RLOCK_LOST].text, "a is away");
+    assert_string_equal(in_b->seen[RLOCK_LOST].text, "b is away");
+}
+
+/* A hold that no fault has ended either. */
+static void hold_that_expires_tells_what_kept_it_from_being_renewed(void **state) {
+    rlock_options options = options_for("limited");
+    struct owner *unanswered = holder("unanswered", 0), *alone = holder("alone", 500), *limited;
+    struct owner *renewed = holder("renewed", 500), *late;
+    (void)state;
+    options.max_hold_ms = 500;
+    limited = handle_with(&options);
+    grant(limited, 0);
+    SAME(owner_renew(renewed, 0), RLOCK_OK);
+    run_ms(WATCHDOG_MS);
+    assert_string_equal(unanswered->seen[RLOCK_LOST].text, "a renewal was not answered in time");
+    assert_string_equal(renewed->seen[RLOCK_LOST].text, "a renewal was not answered in time");
+    assert_string_equal(renewed->seen[RLOCK_RENEWED].text, "a renewal was not answered in time");
+    SAME(renewed->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
+    SAME(alone->seen[RLOCK_LOST].count, 1);
+    assert_string_equal(alone->seen[RLOCK_LOST].text, "");
+    assert_string_equal(limited->seen[RLOCK_LOST].text, "max_hold_ms is over");
+    late = holder("late", 0);
+    stall_ms(WATCHDOG_MS);
+    idle();
+    assert_string_equal(late->seen[RLOCK_LOST].text,
+                        "nothing was renewed: the loop did not run in time");
 }
 
 #endif /* TESTS_UNIT_TABLES_H */

@@ -137,6 +137,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
+    rlock__lock_words(lock, NULL);
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
@@ -192,7 +193,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
     claim->lock->ready.left_ms = -1;
-    rlock__lock_note(claim->lock, answer->fault, answer->text);
+    rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
     if (verdict != RLOCK__RETRY) {
         rlock__acquire_end(claim, verdict);
         return;
@@ -219,8 +220,8 @@ static void rlock__attempt_fire(rlock__claim *claim) {
                claim->lock->gate->crowd->taken) { /* others were before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault,
-                         up ? NULL : client->fault_text);
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
+                         false);
         status = lock->ready.status;
     }
     rlock__acquire_end(claim, status);

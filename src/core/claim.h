@@ -153,6 +153,7 @@ typedef struct rlock__more {
     int64_t hold_ms;           /* max_hold_ms of the options, 0 = none; ... */
     int64_t until_us;          /* ... of the present hold: no deadline is later */
     int32_t watchdog_lease_ms; /* of the options, 0 = the client's */
+    bool refused;              /* a renewal of the present hold was, and was logged */
     rlock_deadline *deadline;  /* of the options */
     char *text;                /* the server's words for the event */
 } rlock__more;
@@ -267,6 +268,11 @@ static int64_t rlock__since(const rlock__claim *held) {
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
     return held->until_us -
            rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
+}
+
+/* Returns why a request has not left: the words of the store, or what stands before it. */
+static const char *rlock__unsent_words(const rlock_client *client) {
+    return client->up ? "what was sent before is not answered yet" : client->fault_text;
 }
 
 /* Keeps foreign words, or with NULL none, for an event or a question. */
@@ -471,11 +477,12 @@ static void rlock__lock_left(rlock *lock, int64_t left_ms) {
     lock->ready.left_ms = (int32_t)rlock__min(left_ms, INT32_MAX);
 }
 
-/* Notes how an attempt ended, for when the time is over. After an attempt that may have been
- * executed the note stays UNKNOWN, even if a later one was surely not executed. */
-static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text) {
+/* Notes how an attempt ended and its words, for when the time is over. After an attempt that may
+ * have been executed the note stays UNKNOWN, even if a later one was surely not executed; unless
+ * that one `ends` the operation, which then ends with the words of its own status. */
+static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, bool ends) {
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
-    if (lock->ready.status != RLOCK_ERR_UNKNOWN) {
+    if (ends || lock->ready.status != RLOCK_ERR_UNKNOWN) {
         lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
         rlock__lock_words(lock, text);
     }

@@ -59,7 +59,8 @@ typedef enum rlock__life {
 struct rlock_client { /* small members first: they are reached with less code */
     bool unsent;      /* something was submitted and not flushed */
     bool up;
-    bool warned; /* in a forked child: it was logged that it is one */
+    bool warned;  /* in a forked child: it was logged that it is one */
+    bool refused; /* a renewal was refused, which was logged, and none has succeeded since */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */

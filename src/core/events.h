@@ -96,21 +96,25 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        other->faulted = true;
+        if (rlock__client_of(gate)->up) { /* the client's words are not about this part */
+            rlock__hold_fault(other, why->text);
+        } else {
+            other->faulted = true;
+        }
     }
     for (at = list->next; at != list; at = next) {
         rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
         int verdict =
             rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
         next = at->next;
-        rlock__lock_note(claim->lock, why->fault, why->text);
+        rlock__lock_note(claim->lock, why->fault, why->text, verdict != RLOCK__RETRY);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
         if (rlock__handle_of(other)) {
-            rlock__lock_note(other->lock, why->fault, why->text);
+            rlock__lock_note(other->lock, why->fault, why->text, false);
         }
     }
     rlock__gate_unref(gate);
@@ -125,8 +129,10 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     why.fault = fault;
     why.text = text;
     client->up = client->up && part;
-    client->fault = fault;
-    rlock__set_text(client, &client->fault_text, text);
+    if (!client->up) {
+        client->fault = fault;
+        rlock__set_text(client, &client->fault_text, text);
+    }
     client->stats.faults++;
     rlock__gates_each(client, part, rlock__gate_down, &why);
     rlock__questions_down(client, part, fault, text);

@@ -137,7 +137,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
         rlock__claim_submit(claim, request);
     } else { /* soon */
-        rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+        rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         claim->again = true;
         gate->crowd->attempting = NULL;
         rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);

@@ -24,7 +24,8 @@
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
-    if (lock->more && lock->more->hold_ms) {
+    if (lock->more) {
+        lock->more->refused = false;
         lock->more->until_us =
             rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
     }
@@ -77,6 +78,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
             nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
+            nonsense.text = "unexpected reply";
         }
         rlock__attempt_failed(claim, &nonsense);
     }

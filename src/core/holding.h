@@ -8,6 +8,7 @@
 #include "public/head.h"
 #include "public/status.h"
 #include "public/store.h"
+#include "public/client.h"
 #include "public/lock.h"
 #include "public/report.h"
 #include "base/platform.h"
@@ -21,6 +22,20 @@
 #include "core/leaving.h"
 #include "core/attempt.h"
 
+/* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
+static const char *rlock__expired_words(const rlock__claim *held) {
+    int64_t now_us = rlock__client_of(held->lock->gate)->now_us;
+    const rlock__more *more = held->lock->more;
+    if (more && more->hold_ms && more->until_us <= now_us) {
+        return "max_hold_ms is over";
+    }
+    if (!held->lock->renews && !rlock__renewal(held->lock)) {
+        return NULL; /* nobody wanted it to be renewed */
+    }
+    return held->next_us <= now_us ? "nothing was renewed: the loop did not run in time"
+                                   : "a renewal was not answered in time";
+}
+
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
 static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
     rlock__gate *gate = claim->lock->gate;
@@ -32,14 +47,17 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         return;
     }
     gate->references++;
+    if (claim->faulted) {
+        rlock__hold_fault(claim, rlock__client_of(gate)->fault_text);
+    }
+    if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
+        rlock__lock_words(lock, rlock__expired_words(claim));
+    }
     if (rlock__renewal(lock)) {
-        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, NULL);
+        rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
     rlock__client_of(gate)->stats.lost++;
     claim->counted = false;
-    if (claim->faulted) {
-        rlock__lock_words(lock, rlock__client_of(gate)->fault_text);
-    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -195,6 +213,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     if (lease_ms < request->lease_ms) {
         rlock__claim_lease(claim, lease_ms);
     }
+    client->refused = false;
     client->stats.renewed++;
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -211,6 +230,19 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__holding_plan_check(claim); /* a renewal checks as well */
     }
     rlock__holding_plan(claim, request->sent_us);
+}
+
+/* Logs that a renewal was refused: once a hold, and once for all holds until one is renewed. What a
+ * connection brings about is logged as that of the connection. */
+static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
+    rlock_client *client = rlock__client_of(lock->gate);
+    if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
+        lock->more->refused = true;
+        if (!client->refused) {
+            client->refused = true;
+            rlock__log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
+        }
+    }
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
@@ -231,6 +263,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answe
         delay_us = RLOCK__HURRY_US;
     }
     rlock__holding_retry(claim, client->now_us + delay_us);
+    rlock__renewal_refused(claim->lock, answer);
 }
 
 static void rlock__holding_answered(rlock__claim *claim, const rlock_request *request,

@@ -84,7 +84,7 @@ static void rlock__following_over(rlock *lock) {
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
-        rlock__following_end(lock, RLOCK_ERR_CONN, client->up ? NULL : client->fault_text);
+        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_words(client));
     }
 }
 
@@ -122,7 +122,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         rlock__claim_submit(claim, request);
     } else {
         if (rlock__handle_of(claim)) {
-            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL);
+            rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
         claim->of.over_us = 0; /* a server that is not asked does not count */
         rlock__letting_go_again(claim);
@@ -171,9 +171,9 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (lock && claim->until_us <= client->now_us) {
         if (client->up && claim->work) {
-            lock->ready.status = RLOCK_ERR_UNKNOWN; /* it is out just now */
+            rlock__lock_note(lock, RLOCK_FAULT_UNKNOWN, NULL, false); /* it is out just now */
         } else if (lock->ready.status == RLOCK_OK) {
-            rlock__lock_note(lock, client->fault, client->fault_text);
+            rlock__lock_note(lock, client->fault, client->fault_text, false);
         }
         rlock__report(claim, RLOCK_REPORT_LET_GO, lock->ready.status);
         rlock__claim_part(claim, RLOCK_RELEASED, lock->ready.status, RLOCK_REASON_NONE);
@@ -225,6 +225,9 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         verdict = RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
+    if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
+        rlock__lock_words(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
+    }
     if (gone && !rlock__handle_of(claim)) {
         rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
     } else if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) {
@@ -238,7 +241,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__letting_go_done(claim, request->sent_us, true);
     } else {
         if (rlock__handle_of(claim)) {
-            rlock__lock_note(claim->lock, answer->fault, answer->text);
+            rlock__lock_note(claim->lock, answer->fault, answer->text, false);
         }
         rlock__letting_go_again(claim);
     }

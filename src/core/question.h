@@ -121,7 +121,7 @@ static void rlock__question_fire(rlock_timer *timer) {
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
-                        sent ? NULL : client->fault_text);
+                        sent ? NULL : rlock__unsent_words(client));
 }
 
 /* There is no connection for a part of the keys: ends the questions that are not answered. */

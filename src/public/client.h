@@ -21,7 +21,7 @@ typedef enum rlock_wire {
  * is refused; one of a connection also says where that leads: "6fb2c1d0: connection to
  * 127.0.0.1:6379: Connection refused". */
 #define RLOCK_LOG_ERROR 0   /* an argument is refused, or a setting */
-#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right */
+#define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right; a renewal is refused */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
 /* The forms of config.url. What is in [] may be left out; valkey is as good as redis.

@@ -47,9 +47,10 @@ typedef struct rlock_event {
     int64_t remaining_ms;  /* ACQUIRED or RENEWED with OK: the time until the local deadline. With
                               BUSY or TIMEOUT: what was left of the holder's lease when last heard,
                               at most 2147483647, -1 = unknown. Otherwise 0 */
-    const char *text;      /* the words of the server, or of what failed on the way to it, or NULL;
-                              of RLOCK_LOST: the last fault since the lease was granted or
-                              renewed. Valid until the callback returns */
+    const char *text;      /* the words that belong to `status`, of the server or of what failed on
+                              the way to it, or NULL; of RLOCK_LOST: the last fault since the lease
+                              was granted or renewed, else what kept it from being renewed. Valid
+                              until the callback returns */
 } rlock_event;
 
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see

@@ -17,7 +17,7 @@
     X(ERR_NOT_HELD, -4, "not held")                                         \
     X(ERR_LOST, -5, "lost before it was released")                          \
     X(ERR_UNKNOWN, -6, "not answered in time: the server may have done it") \
-    X(ERR_CONN, -7, "no connection to the server")                          \
+    X(ERR_CONN, -7, "the server was not reached")                           \
     X(ERR_AUTH, -8, "the user or a certificate is refused")                 \
     X(ERR_SERVER, -9, "the server answered with an error")                  \
     X(ERR_WRONG_TYPE, -10, "the key holds no lock, or one of another kind") \
