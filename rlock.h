@@ -12180,8 +12180,8 @@ static const char *rlock__expired_words(const rlock__claim *held) {
     if (!held->lock->renews && !rlock__renewal(held->lock)) {
         return NULL; /* nobody wanted it to be renewed */
     }
-    return held->next_us <= now_us ? "nothing was renewed: the loop did not run in time"
-                                   : "a renewal was not answered in time";
+    return held->next_us <= now_us ? "nothing was renewed: the process or its loop stood still"
+                                   : "no renewal was answered in time";
 }
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
@@ -14121,4 +14121,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 026bc9f4dad062e2 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 7cecfe2a6237cf37 */

@@ -62,6 +62,8 @@ static struct {
     bool typed;           /* ... and Ctrl-C there ended the command */
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
+    char cause[256];      /* why the hold was lost that the command ran under; "" = not known yet */
+    bool owes;            /* ... is to be said when it is known */
     int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
     int64_t began_us, pause_ms;
     ev_child child;
@@ -294,8 +296,28 @@ static void run_notify(const char *words) {
     }
 }
 
+/* Says in one line that the lock was lost, and why: a job of cron has no other. */
+static void run_say_lost(void) {
+    const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
+    run.owes = false;
+    fprintf(stderr, "rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0],
+            cause);
+}
+
+/* Notes why the hold was lost, or was about to be. */
+static void run_note_cause(const rlock_event *event) {
+    const char *what = event->reason == RLOCK_REASON_DELETED  ? "it was deleted at the server"
+                       : event->reason == RLOCK_REASON_STOLEN ? "another has it"
+                                                              : "";
+    const char *words = event->text != NULL ? event->text : "";
+    snprintf(run.cause, sizeof run.cause, "%s%s%s", what, what[0] && words[0] ? ": " : "", words);
+}
+
 static void run_on_shutdown(rlock_client *client, int status, void *user) {
     (void)client, (void)user;
+    if (run.owes) {
+        run_say_lost();
+    }
     if (status != RLOCK_OK && run.began_us != 0 && !run_page->lost) {
         fprintf(stderr, "rlock: %s: not released, the server does not answer: others wait %lld s\n",
                 cli.keys[0], (long long)(cli.lease_ms + 999) / 1000);
@@ -335,6 +357,9 @@ static bool run_is_in_front(void) {
 static void run_start(void) {
     sigset_t all, none;
     run_write_fence();
+    if (run.owes) { /* it was renewed at last */
+        run_say_lost();
+    }
     if (run.leaves) {
         return;
     }
@@ -343,6 +368,7 @@ static void run_start(void) {
     run_page->stopped = 0;
     run_page->ended = false;
     run_page->lost = false;
+    run.cause[0] = 0;
     run.end_us = 0;
     run.rlock = getpid();
     run.given = run.whole && run_is_in_front();
@@ -458,8 +484,9 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
         } while (left == 0);
     }
     run_take_back();
-    if (run_page->lost) {
-        fprintf(stderr, "rlock: the lock of %s was lost; the command was ended\n", cli.keys[0]);
+    run.owes = run_page->lost;
+    if (run.owes && run.cause[0] != 0) {
+        run_say_lost(); /* else the hold tells why, when it ends */
     }
     if (run.election == NULL || run.leaves || run.typed || run_page->not_run) {
         run_leave(run_page->lost ? CLI_LOST : run_page->result);
@@ -581,7 +608,12 @@ static void run_acquire(void) {
 /* The hold is gone: the deadline with it. */
 static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
-    if (event->reason != RLOCK_REASON_CLOSED) {
+    if (run.keeper != 0 || run.owes) {
+        run_note_cause(event);
+        if (run.owes) {
+            run_say_lost();
+        }
+    } else if (event->reason != RLOCK_REASON_CLOSED) {
         fprintf(stderr, "rlock: %s: lost: %s%s%s\n", cli.keys[0], rlock_reason_str(event->reason),
                 event->text != NULL ? ": " : "", event->text != NULL ? event->text : "");
     }

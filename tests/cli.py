@@ -804,6 +804,60 @@ def lock_is_stolen_deleted_or_forgotten(place):
             assert server.redis.get(place.key) == b"mine"
 
 
+def stopped_for_longer_than_the_lease(_, machine, __):
+    command = machine.command()
+    machine.signal(signal.SIGSTOP)
+    until("the end of the command", 4 * SOON_S, lambda: state(command) is None)
+    time.sleep(0.5 * LEASE_S)
+    machine.signal(signal.SIGCONT)
+
+
+def asks_for_a_password(server, _, __):
+    server.redis.config_set("requirepass", "another")
+    server.connect(password="another").client_kill_filter(_type="normal", skipme=True)
+
+
+LOSSES = (  # what happens to the server or to rlock; the lease; what the one line says of it
+    ("hangs", lambda server, *_: server.signal(signal.SIGSTOP), 4, "the server does not answer"),
+    ("killed", lambda server, *_: server.kill(), 2, "Connection refused|No such file or directory"),
+    ("deleted", lambda server, _, key: server.redis.delete(key), 2, "it was deleted at the server"),
+    ("stolen", lambda server, _, key: server.redis.set(key, "mine"), 2, "another has it"),
+    ("no-lock", lambda server, _, key: server.redis.pipeline().delete(key).lpush(key, 1).execute(), 2,
+     "another has it: WRONGTYPE .*"),
+    ("password", asks_for_a_password, 2, "NOAUTH .*"),
+    ("replica", lambda server, *_: server.redis.slaveof("127.0.0.1", 1), 2, "(.*READONLY .*|the server is a replica.*)"),
+    ("short", lambda server, *_: server.signal(signal.SIGSTOP), 1,
+     "no renewal was answered in time"),
+    ("stopped", stopped_for_longer_than_the_lease, 1, "nothing was renewed: the process or its loop stood still"),
+)
+
+
+def line_of_a_loss(place, elects, what, happens, leases, cause):
+    """One loss, on a server of its own. An election goes on, and has other lines after the first."""
+    server = Server(place.folder)
+    place.things.append(server)
+    machine = place.rlock(*elects, "--lease", ms(leases * LEASE_S), what, "--", "sleep", "100", url=server.url,
+                          stderr=subprocess.PIPE, text=True)
+    until("the command", SOON_S, machine.command)
+    happens(server, machine, what)
+    if elects:
+        said = machine.process.stderr.readline()
+        machine.signal(signal.SIGKILL)
+    else:
+        said = machine.process.communicate(timeout=4 * SOON_S)[1]
+        assert machine.process.returncode == LOST, (what, said)
+    wanted = f"rlock: the lock of {what} was lost: (?:{cause}); the command was ended\n"
+    assert re.fullmatch(wanted, said), (elects, what, said)
+
+
+@test
+def one_line_tells_why_the_lock_was_lost(place):
+    cases = [(elects, *loss) for elects in ((), ("elect",)) for loss in LOSSES]
+    with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+        for done in [pool.submit(line_of_a_loss, place, *case) for case in cases]:
+            done.result()
+
+
 @test
 def command_that_leads_a_session_or_stops_itself_is_ended_too(place):
     network = place.network()

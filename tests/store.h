@@ -36,6 +36,7 @@ struct hand { /* a handle, and what it was told */
     int64_t remaining_ms[RLOCK_LOST + 1];
     uint64_t fence[RLOCK_LOST + 1];
     rlock_reason reason;
+    char text[64]; /* of the loss */
 };
 
 static struct {
@@ -129,6 +130,9 @@ static void on_hand(rlock *lock, const rlock_event *event, void *user) {
     hand->remaining_ms[event->kind] = event->remaining_ms;
     hand->fence[event->kind] = event->fence;
     hand->reason = event->reason;
+    if (event->kind == RLOCK_LOST) {
+        snprintf(hand->text, sizeof hand->text, "%s", event->text != NULL ? event->text : "");
+    }
 }
 
 static rlock_options want(const char *key, rlock_kind kind) {
@@ -724,12 +728,28 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
         }
         EVENTUALLY(first->count[RLOCK_LOST] == 1 && second->count[RLOCK_LOST] == shared);
         assert_true(first->reason == RLOCK_REASON_DELETED || first->reason == RLOCK_REASON_STOLEN);
+        assert_string_equal(first->text, "");
         if (all_kinds[i] != RLOCK_KIND_READ) {
             EVENTUALLY(holds(next));
             lets_go(next);
         }
         IS(forced(2, all_kinds[i])->holders, 0);
     }
+}
+
+static void hold_that_expires_says_why(void **state) {
+    rlock_options options = want("limited", RLOCK_KIND_MUTEX);
+    struct hand *limited, *alone = hand(1, "alone");
+    (void)state;
+    options.max_hold_ms = 300;
+    limited = hand_with(0, &options);
+    IS(tried(limited, 0, 0), RLOCK_OK);
+    IS(tried(alone, 0, 200), RLOCK_OK);
+    EVENTUALLY(limited->count[RLOCK_LOST] == 1 && alone->count[RLOCK_LOST] == 1);
+    IS(limited->reason, RLOCK_REASON_EXPIRED);
+    assert_string_equal(limited->text, "max_hold_ms is over");
+    IS(alone->reason, RLOCK_REASON_EXPIRED);
+    assert_string_equal(alone->text, ""); /* nothing was to renew it */
 }
 
 static bool refused_with_a_word(const rlock_options *options) {
@@ -841,6 +861,7 @@ static void lead_goes_from_one_client_to_the_next(void **state) {
         STORE_TEST(lead_goes_from_one_client_to_the_next),                         \
         STORE_TEST(inspect_says_who_holds_and_for_how_long),                       \
         STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),  \
+        STORE_TEST(hold_that_expires_says_why),                                    \
         STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word)
 
 /* ------------------------------------------------------------------------------------------------

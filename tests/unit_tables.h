@@ -536,9 +536,9 @@ static void hold_that_expires_tells_what_kept_it_from_being_renewed(void **state
     grant(limited, 0);
     SAME(owner_renew(renewed, 0), RLOCK_OK);
     run_ms(WATCHDOG_MS);
-    assert_string_equal(unanswered->seen[RLOCK_LOST].text, "a renewal was not answered in time");
-    assert_string_equal(renewed->seen[RLOCK_LOST].text, "a renewal was not answered in time");
-    assert_string_equal(renewed->seen[RLOCK_RENEWED].text, "a renewal was not answered in time");
+    assert_string_equal(unanswered->seen[RLOCK_LOST].text, "no renewal was answered in time");
+    assert_string_equal(renewed->seen[RLOCK_LOST].text, "no renewal was answered in time");
+    assert_string_equal(renewed->seen[RLOCK_RENEWED].text, "no renewal was answered in time");
     SAME(renewed->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
     SAME(alone->seen[RLOCK_LOST].count, 1);
     assert_string_equal(alone->seen[RLOCK_LOST].text, "");
@@ -547,7 +547,7 @@ static void hold_that_expires_tells_what_kept_it_from_being_renewed(void **state
     stall_ms(WATCHDOG_MS);
     idle();
     assert_string_equal(late->seen[RLOCK_LOST].text,
-                        "nothing was renewed: the loop did not run in time");
+                        "nothing was renewed: the process or its loop stood still");
 }
 
 #endif /* TESTS_UNIT_TABLES_H */

@@ -32,8 +32,8 @@ static const char *rlock__expired_words(const rlock__claim *held) {
     if (!held->lock->renews && !rlock__renewal(held->lock)) {
         return NULL; /* nobody wanted it to be renewed */
     }
-    return held->next_us <= now_us ? "nothing was renewed: the loop did not run in time"
-                                   : "a renewal was not answered in time";
+    return held->next_us <= now_us ? "nothing was renewed: the process or its loop stood still"
+                                   : "no renewal was answered in time";
 }
 
 /* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */

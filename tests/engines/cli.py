@@ -11,6 +11,7 @@ and of ZooKeeper that its tick is what the URL says. Servers are private, in fol
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -298,6 +299,23 @@ def lock_that_is_taken_away_ends_the_command(place):
     assert run[1] - at < soon, run[1] - at
     place.all_gone(run, SOON_S)
     assert place.says("force-release", place.key)[0] == 1
+
+
+if ENGINE == "postgres":
+
+    @test
+    def row_that_somebody_locks_is_told_as_the_cause_of_the_loss(place):
+        server, key = place.server, place.key
+        machine = place.rlock("--lease", ms(4 * LEASE_S), key, "--", "sleep", "100", stderr=subprocess.PIPE, text=True)
+        until("the command", SOON_S, machine.command)
+        session = place.popen([server.program("psql"), "-q", "-X", server.url, "-c", "BEGIN", "-c",
+                               f"SELECT 'has it' FROM rlock.keys WHERE key = '{key}' FOR UPDATE", "-c",
+                               "SELECT pg_sleep(100)"], stdout=subprocess.PIPE, text=True, env=server.env)
+        until("the lock of the row", SOON_S, lambda: "has it" in session.process.stdout.readline())
+        err = machine.process.communicate(timeout=4 * SOON_S)[1]
+        assert machine.process.returncode == LOST, err
+        wanted = f"rlock: the lock of {key} was lost: canceling statement due to .* timeout.*; the command was ended\n"
+        assert re.fullmatch(wanted, err), err
 
 
 @test

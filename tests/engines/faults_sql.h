@@ -69,6 +69,25 @@ static void hold_whose_row_is_gone_is_told_deleted(void **state) {
     sql("DELETE FROM " TABLE);
     assert_int_equal(owner_wait(o, RLOCK_LOST, 2000), RLOCK_ERR_LOST);
     assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_DELETED);
+    assert_string_equal(o->text[RLOCK_LOST], "");
+}
+
+/* Somebody's long transaction keeps the row of a hold locked: its loss, and before that the log,
+ * tell what the server says of it. Another hold is renewed all the while. */
+static void hold_whose_row_somebody_locks_is_lost_with_the_words_of_the_server(void **state) {
+    rlock_client *of = patient(600);
+    struct owner *o = renewed(of, "k"), *other = renewed(of, "other");
+    (void)state;
+    assert_int_equal(owner_acquire(o, 1000, 3000), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, 1000, 3000), RLOCK_OK);
+    sql("BEGIN");
+    sql("SELECT " COLUMN " FROM " TABLE " WHERE " COLUMN " = 'k' FOR UPDATE");
+    assert_int_equal(owner_wait(o, RLOCK_LOST, 5000), RLOCK_ERR_LOST);
+    sql("ROLLBACK");
+    assert_int_equal(o->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+    assert_non_null(strstr(o->text[RLOCK_LOST], "time"));
+    assert_non_null(strstr(kit_log_text, "a renewal is refused: "));
+    assert_true(rlock_is_held(other->lock));
 }
 
 static void session_that_an_operator_ends_loses_no_hold(void **state) {
@@ -234,6 +253,7 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
     TEST(black_holed_holder_is_told_by_its_deadline),                                             \
         TEST(server_that_falls_silent_is_left_though_nothing_is_asked),                           \
         TEST(connection_that_is_cut_loses_no_hold), TEST(hold_whose_row_is_gone_is_told_deleted), \
+        TEST(hold_whose_row_somebody_locks_is_lost_with_the_words_of_the_server),                 \
         TEST(session_that_an_operator_ends_loses_no_hold),                                        \
         TEST(functions_of_another_version_are_told),                                              \
         TEST(functions_may_be_installed_again_while_locks_are_held),                              \
