@@ -1203,7 +1203,8 @@ typedef enum rlock_report_kind {
     RLOCK_REPORT_LET_GO,      /* the release is over: what its callback is told */
     RLOCK_REPORT_CLEANED,     /* a token for which nobody waited any more is gone from the server */
     RLOCK_REPORT_CONNECTED,   /* a connection can be used */
-    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect */
+    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect; also if the client
+                                 itself closes it, and when it is freed */
 } rlock_report_kind;
 
 /* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
@@ -5114,6 +5115,19 @@ static void rlock__conn_wanted(rlock__conn *conn) {
     }
 }
 
+/* Reports the end of a connection, or of an attempt, that the client itself is about to close. */
+static void rlock__conn_left(rlock__conn *conn) {
+    int64_t now_us = rlock_client_now_us(conn->redis->client);
+    if (RLOCK__HAS_REPORTS && conn->state != RLOCK__CONN_DOWN) {
+        if (!conn->doomed) {
+            strcpy(conn->text, "closed by the client");
+        }
+        conn->walks = false;
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
+                           conn->state == RLOCK__CONN_READY ? now_us - conn->ready_us : 0);
+    }
+}
+
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
@@ -7059,9 +7073,21 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
 
 static void rlock__redis_close(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
+    if (rlock_client_forked(redis->client)) { /* by on_event, when another node was closed */
+        return;
+    }
     redis->closing = true;
     rlock__redis_goodbye(redis);
-    rlock__redis_free(redis);
+    rlock__conn_left(&redis->commands);
+    rlock__conn_left(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_left(&redis->sentinel->conn);
+    }
+#endif
+    if (!rlock_client_forked(redis->client)) {
+        rlock__redis_free(redis);
+    }
 }
 
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
@@ -13420,6 +13446,10 @@ void rlock_client_free(rlock_client *client) {
         return;
     }
     client->store->close(client->store_state);
+    if (rlock__forked(client)) { /* by the hook on_event */
+        client->depth--;
+        return;
+    }
     client->loop.close(client->loop_state);
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
@@ -14121,4 +14151,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 7cecfe2a6237cf37 */
+/* tools/join makes this file of src/: edit that. Digest of all above: f3fd9ef919b81f5d */

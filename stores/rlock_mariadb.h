@@ -104,8 +104,8 @@ typedef struct rlock__my { /* the store as one client sees it */
     rlock__my_group group;
     char *sql; /* the statement, while it is sent */
     size_t len, room;
-    bool no_memory;                        /* for the statement */
-    int64_t timeout_us, alive_us, next_us; /* next: of the attempt to connect */
+    bool no_memory;                                  /* for the statement */
+    int64_t timeout_us, alive_us, ready_us, next_us; /* next: of the attempt to connect */
     int64_t backoff_ms, offer_ms;
 
     /* Who a session was: to end it before the next one sends anything. */
@@ -212,6 +212,10 @@ static inline void rlock__my_report(const rlock__my *my, bool connected, const c
     rlock_report report;
     memset(&report, 0, sizeof report);
     report.kind = connected ? RLOCK_REPORT_CONNECTED : RLOCK_REPORT_DISCONNECTED;
+    report.link = "commands";
+    report.span_us = !connected && my->state == RLOCK__MY_READY
+                         ? rlock_client_now_us(my->client) - my->ready_us
+                         : 0;
     report.where = my->url.socket ? my->url.socket : my->url.host;
     report.text = text;
     rlock_client_report(my->client, &report);
@@ -279,8 +283,8 @@ static inline void rlock__my_fail(rlock__my *my, rlock_fault fault, const char *
         memcpy(my->logged, my->words, sizeof my->logged);
         rlock_client_log(my->client, RLOCK_LOG_WARNING, "connection to MariaDB", text);
     }
+    rlock__my_report(my, false, text);
     if (was_ready) {
-        rlock__my_report(my, false, text);
         my->last_session =
             my->conn && !rlock_client_forked(my->client) ? mysql_thread_id(my->conn) : 0;
         memcpy(my->last_start, my->start, sizeof my->start);
@@ -901,6 +905,7 @@ static inline void rlock__my_ready(rlock__my *my) {
     my->state = RLOCK__MY_READY;
     my->backoff_ms = 0;
     my->stats->connects++;
+    my->ready_us = rlock_client_now_us(my->client);
     rlock__my_report(my, true, NULL);
     my->events->up(my->owner, NULL);
 }
@@ -1113,6 +1118,12 @@ static inline void rlock__my_close(void *state) {
     rlock__my *my = (rlock__my *)state;
     if (my->state == RLOCK__MY_READY && !my->suspended) {
         rlock__my_farewell(my);
+    }
+    if (my->conn) {
+        rlock__my_report(my, false, "closed by the client");
+    }
+    if (rlock_client_forked(my->client)) { /* by on_event */
+        return;
     }
     rlock__my_shut(my);
     rlock_timer_drop(my->client, &my->timer);

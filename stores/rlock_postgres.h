@@ -128,9 +128,9 @@ typedef struct rlock__pg { /* the store as one client sees it */
     rlock_timer timer;
     rlock_link urgent, later; /* submitted, and not sent; later: sorted by due_us */
     rlock__pg_group group;
-    uint64_t wanted, listened;             /* channels; of `listened` changes are told */
-    uint64_t asked;                        /* by the LISTENs that are out */
-    int64_t timeout_us, alive_us, next_us; /* next: of the attempt to connect */
+    uint64_t wanted, listened;                       /* channels; of `listened` changes are told */
+    uint64_t asked;                                  /* by the LISTENs that are out */
+    int64_t timeout_us, alive_us, ready_us, next_us; /* next: of the attempt to connect */
     int64_t backoff_ms;
     int64_t offer_ms;
     bool doubted; /* an answer is late: one more look at the socket */
@@ -252,7 +252,11 @@ static inline void rlock__pg_report(const rlock__pg *pg, bool connected, const c
     rlock_report report;
     memset(&report, 0, sizeof report);
     report.kind = connected ? RLOCK_REPORT_CONNECTED : RLOCK_REPORT_DISCONNECTED;
+    report.link = "commands";
     report.where = pg->conn ? PQhost(pg->conn) : NULL;
+    report.span_us = !connected && pg->state == RLOCK__PG_READY
+                         ? rlock_client_now_us(pg->client) - pg->ready_us
+                         : 0;
     report.text = text;
     rlock_client_report(pg->client, &report);
 }
@@ -305,8 +309,8 @@ static inline void rlock__pg_fail(rlock__pg *pg, rlock_fault fault, const char *
         memcpy(pg->logged, pg->words, sizeof pg->logged);
         rlock_client_log(pg->client, RLOCK_LOG_WARNING, "connection to PostgreSQL", text);
     }
+    rlock__pg_report(pg, false, text);
     if (was_ready) {
-        rlock__pg_report(pg, false, text);
         pg->last_pid = pg->pid;
         memcpy(pg->last_session, pg->session, sizeof pg->session);
     }
@@ -1108,6 +1112,7 @@ static inline void rlock__pg_ready(rlock__pg *pg) {
     pg->pid = PQbackendPID(pg->conn);
     pg->listened = pg->asked;
     pg->stats->connects++;
+    pg->ready_us = rlock_client_now_us(pg->client);
     rlock__pg_report(pg, true, NULL);
     pg->events->up(pg->owner, NULL);
     if (!pg->pooler) {
@@ -1411,6 +1416,12 @@ static inline void rlock__pg_close(void *state) {
     unsigned i;
     if (pg->state == RLOCK__PG_READY) {
         rlock__pg_farewell(pg);
+    }
+    if (pg->conn) {
+        rlock__pg_report(pg, false, "closed by the client");
+    }
+    if (rlock_client_forked(pg->client)) { /* by on_event */
+        return;
     }
     rlock__pg_shut(pg);
     rlock__pg_group_clear(&pg->group);

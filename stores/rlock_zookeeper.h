@@ -103,6 +103,7 @@ typedef struct rlock__zk { /* the store as one client sees it */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
     bool up, expired, refused, resolving, closing, watched;
     int64_t timeout_us, alive_us, next_us, backoff_ms;
+    int64_t ready_us; /* when it was up last */
     int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
     int64_t session_ms, tick_ms;
     int64_t asked_us;                  /* before the connection was asked for */
@@ -521,15 +522,21 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
     zk->events->woken(zk->owner, key, len);
 }
 
+static inline void rlock__zk_report(const rlock__zk *zk, rlock_report_kind kind, const char *text) {
+    rlock_report report;
+    memset(&report, 0, sizeof report);
+    report.kind = kind;
+    report.link = "commands";
+    report.span_us = zk->up ? rlock_client_now_us(zk->client) - zk->ready_us : 0;
+    report.text = text;
+    rlock_client_report(zk->client, &report);
+}
+
 /* What is out may have been done. The library says so of each later, when nobody asks any more. */
 static inline void rlock__zk_down(rlock__zk *zk, rlock_fault fault, const char *text) {
-    rlock_report report;
     rlock_link *at = zk->ops.next;
+    rlock__zk_report(zk, RLOCK_REPORT_DISCONNECTED, text);
     if (zk->up) {
-        memset(&report, 0, sizeof report);
-        report.kind = RLOCK_REPORT_DISCONNECTED;
-        report.text = text;
-        rlock_client_report(zk->client, &report);
         rlock_client_log(zk->client, RLOCK_LOG_WARNING, "connection to ZooKeeper", text);
         zk->heard_us = rlock_client_now_us(zk->client);
     }
@@ -556,10 +563,8 @@ static inline bool rlock__zk_awaits(const rlock__zk *zk) {
 
 /* A majority of the servers has agreed to a beat. */
 static inline void rlock__zk_ready(rlock__zk *zk) {
-    rlock_report report;
-    memset(&report, 0, sizeof report);
-    report.kind = RLOCK_REPORT_CONNECTED;
-    rlock_client_report(zk->client, &report);
+    rlock__zk_report(zk, RLOCK_REPORT_CONNECTED, NULL);
+    zk->ready_us = rlock_client_now_us(zk->client);
     zk->up = true;
     zk->backoff_ms = 0;
     zk->stats->connects++;
@@ -1622,6 +1627,12 @@ static inline void rlock__zk_close(void *state) {
     rlock__zk *zk = (rlock__zk *)state;
     zoo_op_result_t results[RLOCK__ZK_TOGETHER]; /* of requests that are out until it is shut */
     zk->closing = true;
+    if (zk->zh) {
+        rlock__zk_report(zk, RLOCK_REPORT_DISCONNECTED, "closed by the client");
+    }
+    if (rlock_client_forked(zk->client)) { /* by on_event */
+        return;
+    }
     rlock__zk_unwatch(zk);
     while (zk->requests.next != &zk->requests) {
         rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);

@@ -325,13 +325,24 @@ static void client_that_ends_while_it_asks_for_the_map_leaves_nothing(void **sta
     assert_null(stage.client);
 }
 
+static void count_links(void *user, const rlock_report *report) {
+    int *counts = (int *)user;
+
+    counts[0] += report->kind == RLOCK_REPORT_CONNECTED;
+    counts[1] += report->kind == RLOCK_REPORT_DISCONNECTED;
+}
+
 /* The client has room for as many as there are. */
 static void nodes_of_a_large_cluster_are_all_served(void **state) {
     rlock_config config = fleet_begins();
-    rlock_client *client = kit_client(&config);
+    int counts[2] = {0, 0}; /* connections that were ready, and that ended */
+    rlock_client *client;
     int i;
 
     (void)state;
+    config.on_event = count_links;
+    config.event_user = counts;
+    client = kit_client(&config);
     for (i = 0; i < NODES; i++) {
         const char *key = key_of(0, 8191);
         struct owner *o = owner_new(client, key);
@@ -348,6 +359,9 @@ static void nodes_of_a_large_cluster_are_all_served(void **state) {
     assert_int_equal(cluster_of(client)->peer_count % 8, 0);
     assert_true(cluster_of(client)->peer_count > 8);
     assert_null(peer_of(client, 5)->redis);
+    assert_in_range(counts[1], NODES / 2, counts[0] - 1); /* the client has closed them itself */
+    kit_reset();
+    assert_int_equal(counts[1], counts[0]);
 }
 
 /* A seed need not be a node for ever: one that was taken away knows of no slots, one that is no

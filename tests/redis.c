@@ -1077,6 +1077,43 @@ static void connections_are_reported_with_their_address_and_closed_by_exec(void 
     assert_true(links.ended[0] >= 1 && links.ended[1] >= 1);
     assert_true(links.span_us >= 100000 && links.text[0] != 0); /* it was there for a check */
     assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_reset();
+    assert_int_equal(links.ended[0], links.ready[0]); /* those that the client closes too */
+    assert_int_equal(links.ended[1], links.ready[1]);
+    assert_string_equal(links.text, "closed by the client");
+}
+
+static void fork_as_it_is_told_of_the_end(void *user, const rlock_report *report) {
+    pid_t *child = (pid_t *)user;
+
+    if (report->kind == RLOCK_REPORT_DISCONNECTED && *child < 0) {
+        *child = fork();
+    }
+}
+
+/* What the parent closes is closed once, and its loop is not touched by the child. */
+static void client_that_is_freed_may_fork_as_its_connections_are_reported(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    pid_t child = -1;
+    struct owner *o;
+    int status;
+
+    (void)state;
+    config.on_event = fork_as_it_is_told_of_the_end;
+    config.event_user = &child;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 2000, 60000), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, client, 5000));
+    kit_reset();
+    if (child == 0) {
+        _exit(7);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    assert_int_equal(num(ask(&server, "EXISTS k")), 0);
 }
 
 static int own_callbacks;
@@ -2121,6 +2158,7 @@ int main(int argc, char **argv) {
         TEST(connect_hook_is_asked_until_it_gives_a_context),
         TEST(connect_hook_has_a_user_of_its_own_if_one_is_given),
         TEST(connections_are_reported_with_their_address_and_closed_by_exec),
+        TEST(client_that_is_freed_may_fork_as_its_connections_are_reported),
         TEST(connect_hook_may_have_set_callbacks_of_its_own),
         TEST(callback_longer_than_the_command_timeout_does_no_harm),
         TEST(connection_of_another_server_process_is_never_killed),

@@ -284,6 +284,10 @@ void rlock_client_free(rlock_client *client) {
         return;
     }
     client->store->close(client->store_state);
+    if (rlock__forked(client)) { /* by the hook on_event */
+        client->depth--;
+        return;
+    }
     client->loop.close(client->loop_state);
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);

@@ -31,7 +31,8 @@ typedef enum rlock_report_kind {
     RLOCK_REPORT_LET_GO,      /* the release is over: what its callback is told */
     RLOCK_REPORT_CLEANED,     /* a token for which nobody waited any more is gone from the server */
     RLOCK_REPORT_CONNECTED,   /* a connection can be used */
-    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect */
+    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect; also if the client
+                                 itself closes it, and when it is freed */
 } rlock_report_kind;
 
 /* All that it points to is valid until the hook returns, but for lock. Microseconds are those of

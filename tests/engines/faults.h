@@ -136,6 +136,65 @@ static void stopped_server_ends_no_hold_early_and_none_late(void **state) {
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, engine.wait_ms), RLOCK_OK);
 }
 
+static struct {
+    int ready, ended;
+    char text[128];
+    int64_t span_us;
+} links;
+
+static void note_link(void *user, const rlock_report *report) {
+    (void)user;
+    if (report->kind >= RLOCK_REPORT_CONNECTED) {
+        assert_string_equal(report->link, "commands");
+        links.ready += report->kind == RLOCK_REPORT_CONNECTED;
+        links.ended += report->kind == RLOCK_REPORT_DISCONNECTED;
+        links.span_us = report->span_us;
+        snprintf(links.text, sizeof links.text, "%s", report->text != NULL ? report->text : "");
+    }
+}
+
+static int an_attempt_has_failed(void *arg) {
+    (void)arg;
+    return links.ended >= 2 && links.text[0] != 0 && links.span_us == 0;
+}
+
+/* From its begin to its end, whoever ends it; and each attempt that fails. */
+static void connections_are_reported(void **state) {
+    rlock_config config;
+    rlock_client *of = NULL;
+    rlock_store *store = NULL;
+    struct owner *o;
+    char url[256];
+    (void)state;
+    memset(&links, 0, sizeof links);
+    memset(&config, 0, sizeof config);
+    config.loop = rlock_poll_loop(kit_poll);
+    config.command_timeout_ms = TIMEOUT_MS;
+    config.on_event = note_link;
+    engine.writes_url(url, false, false);
+    assert_int_equal(engine.makes(&store, url), RLOCK_OK);
+    config.store = store;
+    assert_int_equal(rlock_client_new(&of, &config), RLOCK_OK);
+    o = owner_new(of, "k");
+    assert_int_equal(owner_acquire(o, 5000, 20000), RLOCK_OK);
+    assert_int_equal(links.ready, 1);
+    assert_int_equal(links.ended, 0);
+    engine.dies();
+    assert_true(kit_until(kit_is_down, of, 5000));
+    assert_true(kit_until(an_attempt_has_failed, NULL, 10000));
+    assert_int_equal(engine.comes_back(), 0);
+    assert_true(kit_until(kit_is_up, of, 20000));
+    assert_int_equal(links.ready, 2);
+    links.ended = 0;
+    kit_owner_count = 0;
+    rlock_free(o->lock);
+    rlock_client_free(of);
+    engine.forgets(store);
+    assert_int_equal(links.ended, 1);
+    assert_string_equal(links.text, "closed by the client");
+    assert_true(links.span_us > 0);
+}
+
 static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
     rlock_client *of = client();
     struct owner *o = renewed(of, "k"), *w = owner_new(client(), "k");
@@ -338,7 +397,7 @@ static void every_failing_allocation_is_survived(void **state) {
     TEST(replies_split_at_every_byte_are_understood), TEST(server_that_is_far_away_is_waited_for), \
         TEST(black_holed_renewal_and_release_are_unknown),                                         \
         TEST(what_an_old_connection_still_carries_is_not_executed),                                \
-        TEST(stopped_server_ends_no_hold_early_and_none_late),                                     \
+        TEST(stopped_server_ends_no_hold_early_and_none_late), TEST(connections_are_reported),     \
         TEST(server_that_is_killed_and_comes_back_has_the_holds),                                  \
         TEST(key_may_be_any_bytes_and_not_too_long), TEST(every_failing_allocation_is_survived)
 #define FAULTS_TOLD \

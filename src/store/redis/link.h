@@ -743,6 +743,19 @@ static void rlock__conn_wanted(rlock__conn *conn) {
     }
 }
 
+/* Reports the end of a connection, or of an attempt, that the client itself is about to close. */
+static void rlock__conn_left(rlock__conn *conn) {
+    int64_t now_us = rlock_client_now_us(conn->redis->client);
+    if (RLOCK__HAS_REPORTS && conn->state != RLOCK__CONN_DOWN) {
+        if (!conn->doomed) {
+            strcpy(conn->text, "closed by the client");
+        }
+        conn->walks = false;
+        rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
+                           conn->state == RLOCK__CONN_READY ? now_us - conn->ready_us : 0);
+    }
+}
+
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;

@@ -471,9 +471,21 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
 
 static void rlock__redis_close(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
+    if (rlock_client_forked(redis->client)) { /* by on_event, when another node was closed */
+        return;
+    }
     redis->closing = true;
     rlock__redis_goodbye(redis);
-    rlock__redis_free(redis);
+    rlock__conn_left(&redis->commands);
+    rlock__conn_left(&redis->push);
+#ifndef RLOCK_NO_SENTINEL
+    if (redis->sentinel) {
+        rlock__conn_left(&redis->sentinel->conn);
+    }
+#endif
+    if (!rlock_client_forked(redis->client)) {
+        rlock__redis_free(redis);
+    }
 }
 
 #define RLOCK__UNIX_PATH_MAX (sizeof((struct sockaddr_un *)0)->sun_path - 1)
