@@ -74,23 +74,23 @@ enum {
 };
 
 static const char *const rlock__pg_sql[RLOCK__PG_STATEMENTS] = {
-    "SELECT * FROM rlock.acquire($1::bytea, $2, $3::bigint, $4::int, $5::bool)",
-    "SELECT * FROM rlock.renew($1::bytea, $2, $3::bigint)",
-    "SELECT * FROM rlock.release($1::bytea, $2)",
-    "SELECT * FROM rlock.acquire_all($1::bytea[], $2, $3::bigint, $4::int, $5::bool)",
-    "SELECT * FROM rlock.renew_all($1::bytea[], $2, $3::bigint)",
-    "SELECT * FROM rlock.release_all($1::bytea[], $2)",
-    "SELECT * FROM rlock.acquire_queued($1::bytea, $2, $3::bigint, $4::int, $5::bool, "
+    "rlock.acquire($1::bytea, $2, $3::bigint, $4::int, $5::bool)",
+    "rlock.renew($1::bytea, $2, $3::bigint)",
+    "rlock.release($1::bytea, $2)",
+    "rlock.acquire_all($1::bytea[], $2, $3::bigint, $4::int, $5::bool)",
+    "rlock.renew_all($1::bytea[], $2, $3::bigint)",
+    "rlock.release_all($1::bytea[], $2)",
+    "rlock.acquire_queued($1::bytea, $2, $3::bigint, $4::int, $5::bool, "
     "$6::text::\"char\", "
     "$7::int, $8::int, $9, $10::bigint)",
-    "SELECT * FROM rlock.renew_queued($1::bytea, $2, $3::bigint, $4::text::\"char\", $5::int, "
+    "rlock.renew_queued($1::bytea, $2, $3::bigint, $4::text::\"char\", $5::int, "
     "$6::int)",
-    "SELECT * FROM rlock.release_queued($1::bytea, $2, $3::text::\"char\", $4::int, $5::int, "
+    "rlock.release_queued($1::bytea, $2, $3::text::\"char\", $4::int, $5::int, "
     "$6::bigint, "
     "$7)",
-    "SELECT * FROM rlock.inspect($1::bytea, $2, $3::text::\"char\", $4::int)",
-    "SELECT * FROM rlock.force($1::bytea, $2::text::\"char\", $3::int, $4::bigint)",
-    "SELECT * FROM rlock.set_permits($1::bytea, $2::text::\"char\", $3::int, $4::int, $5::bigint)"};
+    "rlock.inspect($1::bytea, $2, $3::text::\"char\", $4::int)",
+    "rlock.force($1::bytea, $2::text::\"char\", $3::int, $4::bigint)",
+    "rlock.set_permits($1::bytea, $2::text::\"char\", $3::int, $4::int, $5::bigint)"};
 
 enum { RLOCK__PG_DOWN, RLOCK__PG_NAMES, RLOCK__PG_CONNECTS, RLOCK__PG_GREETS, RLOCK__PG_READY };
 
@@ -154,6 +154,7 @@ typedef struct rlock__pg { /* the store as one client sees it */
     rlock_name name;
     char words[256];                 /* of an error */
     char logged[256], farewell[128]; /* the last words in the log; the server's when it ends */
+    char unsynced[128];              /* ... and of a commit that is not at the standby */
     rlock_info info;                 /* of the question being answered */
 } rlock__pg;
 
@@ -574,7 +575,16 @@ static inline void rlock__pg_refused(rlock__pg *pg) {
 
 static inline void rlock__pg_greet(rlock__pg *pg);
 
-/* What the server says unasked: why it ends the session; all else is for nobody. */
+/* True if a warning says that a commit is not at the standby, because its wait was cancelled. Its
+ * SQLSTATE is that of any warning, and its words may be of any language: so it is known by the
+ * function of the server that gives it. A warning that names none may be that one. */
+static inline bool rlock__pg_unsynced(const PGresult *notice) {
+    const char *giver = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    return !giver || strncmp(giver, "SyncRep", 7) == 0;
+}
+
+/* What the server says unasked: why it ends the session, or that a commit is not at the standby.
+ * All else is for nobody. */
 static inline void rlock__pg_noticed(void *data, const PGresult *notice) {
     rlock__pg *pg = (rlock__pg *)data;
     const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
@@ -582,9 +592,10 @@ static inline void rlock__pg_noticed(void *data, const PGresult *notice) {
     if (severity && text && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0)) {
         snprintf(pg->farewell, sizeof pg->farewell, "%.120s", text);
     } else if (severity && strcmp(severity, "WARNING") == 0 && pg->state == RLOCK__PG_READY &&
-               pg->group.out && !pg->group.failed) {
-        pg->group.failed = true; /* the commit is not at the standby: its wait was cancelled */
+               pg->group.out && !pg->group.failed && rlock__pg_unsynced(notice)) {
+        pg->group.failed = true;
         pg->group.guilty = RLOCK__PG_GROUP;
+        snprintf(pg->unsynced, sizeof pg->unsynced, "%.120s", text ? text : "");
     }
 }
 
@@ -751,16 +762,20 @@ static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *requ
     }
 }
 
-/* False: libpq has no memory, or the connection is bad. */
+/* False: libpq has no memory, or the connection is bad. Behind a pooler no session is set up: each
+ * transaction asks for the warnings. */
 static inline bool rlock__pg_say(rlock__pg *pg, int statement, const rlock__pg_params *p) {
-    char name[16];
+    char text[384];
     int ok;
     if (pg->pooler) {
-        ok = PQsendQueryParams(pg->conn, rlock__pg_sql[statement], p->count, NULL, p->values,
-                               p->lengths, p->formats, 0);
+        snprintf(text, sizeof text,
+                 "SELECT *, set_config('client_min_messages', 'warning', true) FROM %s",
+                 rlock__pg_sql[statement]);
+        ok =
+            PQsendQueryParams(pg->conn, text, p->count, NULL, p->values, p->lengths, p->formats, 0);
     } else {
-        snprintf(name, sizeof name, "rlock%d", statement);
-        ok = PQsendQueryPrepared(pg->conn, name, p->count, p->values, p->lengths, p->formats, 0);
+        snprintf(text, sizeof text, "rlock%d", statement);
+        ok = PQsendQueryPrepared(pg->conn, text, p->count, p->values, p->lengths, p->formats, 0);
     }
     return ok == 1;
 }
@@ -900,14 +915,15 @@ static inline int64_t rlock__pg_column(const PGresult *result, int column) {
     return PQgetisnull(result, 0, column) ? 0 : strtoll(PQgetvalue(result, 0, column), NULL, 10);
 }
 
-static inline void rlock__pg_told(rlock__pg *pg, const PGresult *result, rlock_answer *answer) {
+static inline void rlock__pg_told(rlock__pg *pg, uint8_t op, const PGresult *result,
+                                  rlock_answer *answer) {
     rlock_info *info = &pg->info;
     memset(info, 0, sizeof *info);
     info->position = info->waiters = -1;
-    if (PQnfields(result) > 1) {
+    if (op != RLOCK_OP_SET_PERMITS) {
         info->holders = rlock__pg_column(result, 1);
     }
-    if (PQnfields(result) > 2) {
+    if (op == RLOCK_OP_INSPECT) {
         info->left_ms = rlock__pg_column(result, 2);
         info->waiters = rlock__pg_column(result, 3);
         info->permits = rlock__pg_column(result, 4);
@@ -943,7 +959,7 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
     if (outcome == 4) {
         answer.text = "the key is in use as another kind of lock";
     } else if (request->op >= RLOCK_OP_INSPECT) {
-        rlock__pg_told(pg, result, &answer);
+        rlock__pg_told(pg, request->op, result, &answer);
     } else if (acquire) {
         bool queued = rlock__pg_queued(request);
         answer.left_ms = rlock__pg_column(result, 1);
@@ -971,7 +987,7 @@ static inline void rlock__pg_undone(rlock__pg *pg) {
      * and of which the server knows nothing. */
     bool alone = code && group->guilty < group->count;
     rlock_fault fault = alone ? rlock__pg_fault(code) : RLOCK_FAULT_UNKNOWN;
-    const char *text = rlock__pg_error(pg, group->error);
+    const char *text = group->error ? rlock__pg_error(pg, group->error) : pg->unsynced;
     unsigned i = group->count;
     while (i-- > 0) {
         rlock_request *request = group->requests[i];
@@ -1040,7 +1056,8 @@ static inline int rlock__pg_know(rlock__pg *pg) {
 static const char *const rlock__pg_settings[] = {
     "SELECT set_config('statement_timeout', ($1::int / 2 + 1)::text, false), "
     "set_config('lock_timeout', ($1::int / 4 + 1)::text, false), "
-    "set_config('default_transaction_isolation', 'read committed', false)",
+    "set_config('default_transaction_isolation', 'read committed', false), "
+    "set_config('client_min_messages', 'warning', false)", /* of a commit: rlock__pg_unsynced */
     RLOCK__PG_KEEPALIVE "$1::text",
     RLOCK__PG_KEEPALIVE "set_config('transaction_timeout', (2 * $1::int)::text, false)"};
 
@@ -1076,11 +1093,12 @@ static inline int rlock__pg_end_last(rlock__pg *pg) {
 }
 
 static inline int rlock__pg_prepare(rlock__pg *pg) {
-    char name[24];
+    char name[24], text[384];
     int i, ok = 1;
     for (i = 0; i < RLOCK__PG_STATEMENTS && ok == 1; i++) {
         snprintf(name, sizeof name, "rlock%d", i);
-        ok = PQsendPrepare(pg->conn, name, rlock__pg_sql[i], 0, NULL);
+        snprintf(text, sizeof text, "SELECT * FROM %s", rlock__pg_sql[i]);
+        ok = PQsendPrepare(pg->conn, name, text, 0, NULL);
         pg->stats->commands++;
     }
     return ok;

@@ -510,6 +510,22 @@ static void error_of_the_commit_is_unknown_and_cleaned_up(void **state) {
     assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
 }
 
+/* As auto_explain gives them, or a queue of notifications that is half full: of a statement, and of
+ * the commit. */
+static void warning_of_something_else_undoes_nothing(void **state) {
+    struct owner *o = owner_new(client(), "k");
+    (void)state;
+    sql("CREATE OR REPLACE FUNCTION warns() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE WARNING 'duration: 17 ms'; RETURN NEW; END $$");
+    sql("CREATE TRIGGER warns BEFORE UPDATE ON rlock.keys FOR EACH ROW EXECUTE FUNCTION warns()");
+    sql("CREATE CONSTRAINT TRIGGER warns_late AFTER UPDATE ON rlock.keys DEFERRABLE INITIALLY "
+        "DEFERRED FOR EACH ROW EXECUTE FUNCTION warns()");
+    assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    sql("DROP FUNCTION warns CASCADE");
+}
+
 /* Somebody's transaction has the row of one key. */
 static void locked_row_refuses_who_waits_for_it_and_no_other_one(void **state) {
     static const char *const keys[] = {"a", "b", "c"};
@@ -644,6 +660,7 @@ int main(int argc, char **argv) {
         TEST(waiter_of_another_key_of_the_same_channel_is_told_too),
         TEST(behind_a_pooler_waiters_poll),
         TEST(error_of_the_commit_is_unknown_and_cleaned_up),
+        TEST(warning_of_something_else_undoes_nothing),
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
         TEST(rows_are_locked_in_one_order),
         TEST(farewell_that_takes_long_is_executed_all_the_same),

@@ -145,9 +145,8 @@ static void renewal_for_less_waits_for_the_standby_too(void **state) {
 }
 
 /* PostgreSQL then answers as if the commit were there too, after a warning. */
-static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
-    struct owner *o = owner_new(client_here(), "k");
-    (void)state;
+static void wait_is_cancelled(rlock_client *of) {
+    struct owner *o = owner_new(of, "k");
     assert_int_equal(owner_acquire(o, 2000, 30000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
     postgres_signals(&standby, SIGSTOP);
@@ -155,9 +154,28 @@ static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
     kit_run(50);
     sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
     assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_ERR_UNKNOWN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "synchronous replication"));
     assert_true(held("k"));
     postgres_signals(&standby, SIGCONT);
     assert_int_equal(owner_acquire(o, 5000, 30000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
+static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
+    (void)state;
+    wait_is_cancelled(client_here());
+}
+
+/* Behind a pooler nothing is set in a session, so each transaction sets it. */
+static void cancelled_wait_is_seen_though_the_role_hides_warnings(void **state) {
+    unsigned flags[] = {0, RLOCK_POSTGRES_POOLER}, i;
+    (void)state;
+    sql("ALTER ROLE me SET client_min_messages = error");
+    for (i = 0; i < 2; i++) {
+        rlock_store *store = NULL;
+        assert_int_equal(rlock_postgres_new(&store, g.server.url, flags[i]), RLOCK_OK);
+        wait_is_cancelled(client_on(store, TIMEOUT_MS, 0));
+    }
 }
 
 static void standby_is_never_used(void **state) {
@@ -254,6 +272,7 @@ int main(int argc, char **argv) {
         TEST(acquire_that_the_standby_has_not_got_is_not_granted),
         TEST(renewal_for_less_waits_for_the_standby_too),
         TEST(commit_whose_wait_is_cancelled_is_not_told_as_done),
+        TEST(cancelled_wait_is_seen_though_the_role_hides_warnings),
         TEST(standby_is_never_used),
         TEST(old_primary_that_comes_back_grants_nothing),
         TEST(old_primary_that_waits_for_no_standby_grants_too),

@@ -124,7 +124,8 @@ static void clears(void) {
         sql("ROLLBACK");
     }
     sql("DROP TRIGGER IF EXISTS refuses ON rlock.keys; DROP TRIGGER IF EXISTS fails ON rlock.keys; "
-        "DROP TRIGGER IF EXISTS dawdles ON rlock.keys");
+        "DROP TRIGGER IF EXISTS dawdles ON rlock.keys; "
+        "DROP FUNCTION IF EXISTS warns CASCADE");
     sql("TRUNCATE rlock.keys, rlock.members");
 }
 
