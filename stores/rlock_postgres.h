@@ -41,8 +41,9 @@
 
 RLOCK__C_CASTS_BEGIN
 
-/* There is a pooler between, as pgbouncer by transaction, in which a session has no state: nothing
- * is prepared, waiters poll, and a clean-up after a lost connection takes a lease longer. */
+/* There is a pooler between, as pgbouncer, in which a session has no state: nothing is prepared,
+ * waiters poll, and a clean-up after a lost connection takes a lease longer. Without this flag a
+ * server behind a pooler is refused. */
 #define RLOCK_POSTGRES_POOLER 1u
 
 #define RLOCK__PG_VERSION 1 /* of rlock_postgres.sql */
@@ -1034,14 +1035,14 @@ static inline void rlock__pg_settle(rlock__pg *pg) {
 static inline int rlock__pg_know(rlock__pg *pg) {
     rlock__pg_params p;
     p.count = 0;
-    rlock__pg_number(&p, PQbackendPID(pg->conn)); /* a pooler names another: no session is known */
+    rlock__pg_number(&p, PQbackendPID(pg->conn)); /* a pooler names another one */
     pg->stats->commands++;
     return PQsendQueryParams(
         pg->conn,
         "SELECT rlock.version(), extract(epoch FROM pg_postmaster_start_time())::text, "
         "(SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "
         "WHERE pid = pg_backend_pid() AND pid = $1::int), "
-        "current_setting('transaction_read_only')",
+        "current_setting('transaction_read_only'), pg_backend_pid() = $1::int",
         p.count, NULL, p.values, NULL, NULL, 0);
 }
 
@@ -1188,6 +1189,12 @@ static inline void rlock__pg_greeted(rlock__pg *pg) {
         if (!row || rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
             rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
                            "rlock_postgres.sql in this database is of another version");
+            return;
+        }
+        if (!pg->pooler && PQgetvalue(result, 0, 4)[0] != 't') { /* before anything is set there */
+            rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
+                           "the connection goes through a pooler: connect to PostgreSQL "
+                           "itself, or set pooler=yes (RLOCK_POSTGRES_POOLER)");
             return;
         }
         if (strcmp(PQgetvalue(result, 0, 3), "off") != 0) {

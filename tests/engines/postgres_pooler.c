@@ -74,6 +74,27 @@ static void sessions_are_shared_and_nothing_is_left_in_them(void **state) {
         "0");
 }
 
+/* Its sessions are those of others, too: nothing is set in them. */
+static void pooler_that_nobody_told_of_is_refused_with_the_cure(void **state) {
+    rlock_store *store = NULL;
+    struct hand *unaware;
+    (void)state;
+    client_goes(0);
+    IS(rlock_postgres_new(&store, pooler.server.url, 0), RLOCK_OK);
+    w.config.store = store;
+    IS(rlock_client_new(&w.clients[0], &w.config), RLOCK_OK);
+    unaware = hand(0, "other");
+    IS(tried(unaware, RLOCK_FOREVER, STORE_LEASE_MS), RLOCK_ERR_AUTH);
+    assert_non_null(strstr(w.log_text, "pooler=yes"));
+    assert_string_equal(sql("SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+                            "AND query LIKE '%%set_config%%'"),
+                        "0");
+    rlock_free(unaware->lock);
+    unaware->lock = NULL;
+    client_goes(0);
+    rlock_postgres_free(store);
+}
+
 static void hold_outlives_a_pooler_that_is_killed(void **state) {
     struct hand *one = hand(0, "k"), *other = hand(1, "k");
     (void)state;
@@ -205,6 +226,7 @@ int main(int argc, char **argv) {
         STORE_KINDS,
         STORE_KEYS,
         STORE_TEST(sessions_are_shared_and_nothing_is_left_in_them),
+        STORE_TEST(pooler_that_nobody_told_of_is_refused_with_the_cure),
         STORE_HASTY_TEST(hold_outlives_a_pooler_that_is_killed),
         STORE_HASTY_TEST(hold_outlives_a_server_that_is_killed_behind_the_pooler),
         STORE_HASTY_TEST(paused_pooler_ends_no_hold_early_and_none_late),
