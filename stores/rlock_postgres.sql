@@ -20,10 +20,12 @@ END $$;
 CREATE SCHEMA IF NOT EXISTS rlock;
 -- What somebody else has put there would run with this role's rights.
 DO $$ BEGIN
-    IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'rlock' AND nspowner <> current_user::regrole)
+    IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'rlock' AND pg_get_userbyid(nspowner) <> current_user)
             OR EXISTS (SELECT FROM pg_class WHERE relnamespace = 'rlock'::regnamespace
-                AND relowner <> current_user::regrole) THEN
-        RAISE EXCEPTION 'the schema rlock, or a table in it, belongs to another role';
+                AND pg_get_userbyid(relowner) <> current_user)
+            OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'rlock'::regnamespace
+                AND pg_get_userbyid(proowner) <> current_user) THEN
+        RAISE EXCEPTION 'the schema rlock, or something in it, belongs to another role';
     END IF;
 END $$;
 
@@ -496,6 +498,17 @@ BEGIN
     DELETE FROM rlock.keys x USING old WHERE x.key = old.key;
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN swept;
+END $$;
+
+-- Rows are found by the index. Once vacuum has seen the tables empty, the planner would read all of them each time, and a
+-- session would go on so while they grow. The sweep alone does read all of them.
+DO $$ DECLARE
+    f regprocedure;
+BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'rlock'::regnamespace AND prosecdef AND proname <> 'sweep' LOOP
+        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', f);
+        EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', f);
+    END LOOP;
 END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA rlock FROM PUBLIC;

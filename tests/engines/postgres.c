@@ -196,6 +196,59 @@ static void server_that_is_full_is_tried_again(void **state) {
 
 /* --- the set-up --- */
 
+/* Runs the file as a role in a database. */
+static int installed_by(const char *role, const char *database) {
+    struct server as = g.server;
+    snprintf(as.url, sizeof as.url, "postgres://%s@127.0.0.1:%d/%s", role, g.server.port, database);
+    return postgres_installs(&as, "stores/rlock_postgres.sql");
+}
+
+/* The administrator runs statements in a database. */
+static void sql_in(const char *database, const char *text) {
+    char url[160];
+    PGconn *hand;
+    PGresult *result;
+    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/%s", g.server.port, database);
+    hand = PQconnectdb(url);
+    result = PQexec(hand, text);
+    assert_int_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+    PQclear(result);
+    PQfinish(hand);
+}
+
+/* Each has a name that stands for another role where it is not quoted: 10 is the number of the
+ * administrator. */
+static void role_of_any_name_installs_and_uses_nothing_of_another_one(void **state) {
+    static const char *const roles[][2] = {
+        {"Deploy", "deploy"}, {"first.last", "last"}, {"10", "me"}};
+    char url[160], text[200];
+    struct owner *o;
+    size_t i;
+    (void)state;
+    sql("CREATE ROLE deploy; CREATE ROLE last");
+    for (i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const char *role = roles[i][0];
+        sql("CREATE ROLE \"%s\" LOGIN", role);
+        sql("CREATE DATABASE named OWNER \"%s\"", role);
+        assert_int_equal(installed_by(role, "named"), 0);
+        assert_int_equal(installed_by(role, "named"), 0);
+        snprintf(url, sizeof url, "postgres://%s@127.0.0.1:%d/named", role, g.server.port);
+        o = owner_new(client_of(url), "k");
+        assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+        clients_end();
+        sql_in("named",
+               "CREATE FUNCTION rlock.changed(text) RETURNS int LANGUAGE sql AS 'SELECT 1'");
+        assert_int_equal(installed_by(role, "named"), -1);
+        snprintf(text, sizeof text,
+                 "DROP SCHEMA rlock CASCADE; CREATE SCHEMA rlock AUTHORIZATION %s; "
+                 "GRANT ALL ON SCHEMA rlock TO \"%s\"",
+                 roles[i][1], role);
+        sql_in("named", text);
+        assert_int_equal(installed_by(role, "named"), -1);
+        sql("DROP DATABASE named WITH (FORCE)");
+    }
+}
+
 static void database_without_the_functions_is_told(void **state) {
     char url[160];
     struct owner *o;
@@ -359,6 +412,43 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
                             "t");
     }
     assert_string_equal(sql("SELECT count(*) FROM rlock.keys WHERE ends > clock_timestamp()"), "4");
+}
+
+/* The planner believes that there is nothing to read. */
+static void rows_are_found_by_the_index_though_vacuum_saw_no_rows(void **state) {
+    static const char *const calls[] = {
+        "acquire('k', 'x:1', 60000, 1, true)",
+        "acquire('k', 'y:1', 60000, 1, true)",
+        "renew('k', 'x:1', 60000)",
+        "inspect('k', 'x:1', 'm', 1)",
+        "release('k', 'x:1')",
+        "acquire_all('{a,b}', 'x:1', 60000, 1, false)",
+        "renew_all('{a,b}', 'x:1', 60000)",
+        "release_all('{a,b}', 'x:1')",
+        "acquire_queued('q', 'x:1', 60000, 1, true, 's', 2, 2, '', 1000)",
+        "acquire_queued('q', 'y:1', 60000, 1, false, 's', 2, 1, '', 1000)",
+        "renew_queued('q', 'x:1', 60000, 's', 2, 2)",
+        "inspect('q', 'y:1', 's', 2)",
+        "set_permits('q', 's', 2, 3, 1000)",
+        "release_queued('q', 'x:1', 's', 2, 2, 1000, '')",
+        "force('q', 's', 2, 1000)",
+    };
+    size_t i;
+    (void)state;
+    sql("VACUUM ANALYZE rlock.keys");
+    sql("VACUUM ANALYZE rlock.members");
+    PQreset(g.hand); /* a session that has planned nothing yet */
+    sql("BEGIN");
+    for (i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        sql("SELECT * FROM rlock.%s", calls[i]);
+        if (atoi(sql("SELECT sum(seq_scan) FROM pg_stat_xact_user_tables WHERE schemaname = "
+                     "'rlock'")) != 0) {
+            fail_msg("%s reads a whole table", calls[i]);
+        }
+    }
+    assert_true(atoi(sql("SELECT sum(idx_scan) FROM pg_stat_xact_user_tables WHERE schemaname = "
+                         "'rlock'")) > 20);
+    sql("COMMIT");
 }
 
 /* The last fence of a row is far above the clock: so it alone makes them rise. */
@@ -648,6 +738,7 @@ int main(int argc, char **argv) {
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
         TEST(waiter_that_is_too_heavy_for_the_permits_rests),
         TEST(server_that_is_full_is_tried_again),
+        TEST(role_of_any_name_installs_and_uses_nothing_of_another_one),
         TEST(database_without_the_functions_is_told),
         TEST(database_and_role_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
@@ -655,6 +746,7 @@ int main(int argc, char **argv) {
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(name_is_resolved_and_each_host_is_tried),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
+        TEST(rows_are_found_by_the_index_though_vacuum_saw_no_rows),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(release_notifies_where_somebody_waits_alone),
         TEST(waiter_of_another_key_of_the_same_channel_is_told_too),
