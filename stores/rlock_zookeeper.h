@@ -674,19 +674,22 @@ static inline rlock__zk_call *rlock__zk_call_new(rlock__zk *zk, const char *path
     return call;
 }
 
-static inline void rlock__zk_on_watched(int rc, const struct Stat *stat, const void *data) {
+static inline void rlock__zk_on_watched(int rc, const char *value, int value_len,
+                                        const struct Stat *stat, const void *data) {
     rlock__zk_call *call = (rlock__zk_call *)(uintptr_t)data;
-    (void)stat;
+    (void)value, (void)value_len, (void)stat;
     if (rc == ZNONODE && !call->zk->closing) {
         rlock__zk_deleted(call->zk, call->path);
     }
     free(call);
 }
 
-/* Asks to be told when a hold is taken away. Without memory its next renewal tells it. */
+/* Asks to be told when a hold is taken away. Without memory its next renewal tells it. A node is
+ * watched by zoo_aget: of one that is not there that leaves no watch, but zoo_aexists does, for a
+ * name that never comes back. */
 static inline void rlock__zk_watch_own(rlock__zk *zk, const char *path) {
     rlock__zk_call *call = rlock__zk_call_new(zk, path);
-    if (call && zoo_aexists(zk->zh, path, 1, rlock__zk_on_watched, call) != ZOK) {
+    if (call && zoo_aget(zk->zh, path, 1, rlock__zk_on_watched, call) != ZOK) {
         free(call);
     }
 }
@@ -750,10 +753,11 @@ static inline void rlock__zk_answer_busy(rlock__zk_op *op) {
 }
 
 /* Whether who is before is watched; or it is gone, and the line is read again. */
-static inline void rlock__zk_on_before(int rc, const struct Stat *stat, const void *data) {
+static inline void rlock__zk_on_before(int rc, const char *value, int value_len,
+                                       const struct Stat *stat, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     rlock_answer answer;
-    (void)stat;
+    (void)value, (void)value_len, (void)stat;
     if (rc == ZNONODE) {
         rlock__zk_look(op, 0);
         return;
@@ -771,7 +775,7 @@ static inline void rlock__zk_on_before(int rc, const struct Stat *stat, const vo
 
 /* Asks to be told when who is before goes, and answers then. */
 static inline void rlock__zk_watch_before(rlock__zk_op *op) {
-    int rc = zoo_aexists(op->zk->zh, op->before, 1, rlock__zk_on_before, op);
+    int rc = zoo_aget(op->zk->zh, op->before, 1, rlock__zk_on_before, op);
     op->zk->stats->commands++;
     if (rc != ZOK) {
         rlock__zk_answer_rc(op, rc);
@@ -784,9 +788,11 @@ static inline void rlock__zk_answer_gone(rlock__zk_op *op) {
 
 /* Whether a hold is there: its czxid was not known, or it is renewed. A node of an earlier session
  * ends with that, which the servers may not have ended yet: it is no hold of this one. */
-static inline void rlock__zk_on_own(int rc, const struct Stat *stat, const void *data) {
+static inline void rlock__zk_on_own(int rc, const char *value, int value_len,
+                                    const struct Stat *stat, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
+    (void)value, (void)value_len;
     if (rc == ZOK && node && stat->ephemeralOwner != zoo_client_id(op->zk->zh)->client_id) {
         char name[128];
         snprintf(name, sizeof name, "%s", node->path + node->parent + 1);
@@ -819,7 +825,7 @@ static inline void rlock__zk_enter(rlock__zk_op *op, const rlock__zk_child *own)
         rlock__zk_watch_own(zk, node->path);
         rlock__zk_answer_held(op, node);
     } else {
-        int rc = zoo_aexists(zk->zh, node->path, 1, rlock__zk_on_own, op);
+        int rc = zoo_aget(zk->zh, node->path, 1, rlock__zk_on_own, op);
         zk->stats->commands++;
         if (rc != ZOK) {
             rlock__zk_answer_rc(op, rc);
@@ -1179,7 +1185,7 @@ static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
         rlock__zk_make(op);
     } else if (op->op == RLOCK_OP_RENEW && node && node->holds) {
         zk->stats->commands++;
-        rc = zoo_aexists(zk->zh, node->path, 1, rlock__zk_on_own, op);
+        rc = zoo_aget(zk->zh, node->path, 1, rlock__zk_on_own, op);
     } else if (op->op == RLOCK_OP_RELEASE && node) {
         op->count = node->holds;
         node->leaves = true;

@@ -392,6 +392,41 @@ static void waiters_of_a_mutex_do_not_wake_each_other(void **state) {
     assert_true(after - before < WAITERS * 20);
 }
 
+static int contended; /* grants */
+
+static void contender_gives_way(rlock *lock, const rlock_event *event, void *user) {
+    if (event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK) {
+        contended++;
+        rlock_release(lock, contender_gives_way, user);
+    } else {
+        rlock_acquire(lock, RLOCK_FOREVER, 0, contender_gives_way, user);
+    }
+}
+
+static int contended_enough(void *grants) {
+    return contended >= *(int *)grants;
+}
+
+/* Each race for a mutex that is lost watches who has won, whose name never comes back. */
+static void watches_of_clients_that_contend_do_not_grow(void **state) {
+    enum { CLIENTS = 3, GRANTS = 600 };
+    int grants = GRANTS, i;
+    long before, after;
+    (void)state;
+    contended = 0;
+    for (i = 0; i < CLIENTS; i++) {
+        struct owner *o = owner_new(client(), "k");
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, contender_gives_way, o),
+                         RLOCK_OK);
+    }
+    before = zookeeper_watches(&g.server);
+    assert_true(before >= 0);
+    assert_true(kit_until(contended_enough, &grants, 60000));
+    after = zookeeper_watches(&g.server);
+    printf("# %ld watches after %d grants\n", after, contended);
+    assert_in_range(after, 0, before + 8 * CLIENTS);
+}
+
 static void lease_that_is_shorter_than_the_session_ends_in_time(void **state) {
     struct owner *o = owner_new(client(), "k"), *w = owner_new(client(), "k");
     int64_t start_us = kit_now_us();
@@ -507,6 +542,7 @@ int main(int argc, char **argv) {
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(name_is_resolved_and_each_host_is_tried),
         TEST(waiters_of_a_mutex_do_not_wake_each_other),
+        TEST(watches_of_clients_that_contend_do_not_grow),
         TEST(lease_that_is_shorter_than_the_session_ends_in_time),
         TEST(lease_that_is_longer_than_the_session_is_the_sessions),
         TEST(client_that_is_freed_lets_go_of_all),

@@ -37,30 +37,40 @@ static inline void zookeeper_path(char *path, size_t room) {
     }
 }
 
-/* What it says that it is: standalone, leader, follower; or "" while it does not serve. It accepts
- * connections before. */
-static inline const char *zookeeper_mode(const struct server *server) {
+/* What it answers to four letters; or "". */
+static inline char *zookeeper_says(const struct server *server, const char *letters) {
     static char words[512];
     struct sockaddr_in a;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval patience = {0, 300000};
-    char *mode;
     memset(words, 0, sizeof words);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     memset(&a, 0, sizeof a);
     a.sin_family = AF_INET;
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     a.sin_port = htons((uint16_t)server->port);
-    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && write(fd, "srvr", 4) == 4) {
+    if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && write(fd, letters, 4) == 4) {
         recv(fd, words, sizeof words - 1, MSG_WAITALL);
     }
     close(fd);
-    mode = strstr(words, "Mode: ");
+    return words;
+}
+
+/* What it says that it is: standalone, leader, follower; or "" while it does not serve. It accepts
+ * connections before. */
+static inline const char *zookeeper_mode(const struct server *server) {
+    char *mode = strstr(zookeeper_says(server, "srvr"), "Mode: ");
     if (mode == NULL) {
         return "";
     }
     mode[6 + strcspn(mode + 6, "\n")] = 0;
     return mode + 6;
+}
+
+/* How many watches all of its clients have left there; -1: it does not say. */
+static inline long zookeeper_watches(const struct server *server) {
+    const char *total = strstr(zookeeper_says(server, "wchs"), "Total watches:");
+    return total == NULL ? -1 : strtol(total + strlen("Total watches:"), NULL, 10);
 }
 
 static inline int zookeeper_answers(const struct server *server) {
@@ -106,7 +116,8 @@ static inline int zookeeper_prepare(struct server *server) {
     file = fopen(path, "w");
     fprintf(file,
             "tickTime=%d\ndataDir=%s/data\nclientPort=%d\nclientPortAddress=127.0.0.1\n"
-            "admin.enableServer=false\nextendedTypesEnabled=true\n",
+            "admin.enableServer=false\nextendedTypesEnabled=true\n"
+            "4lw.commands.whitelist=srvr,wchs\n",
             ZOOKEEPER_TICK_MS, server->dir, server->port);
     fclose(file);
     return 0;
