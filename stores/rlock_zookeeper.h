@@ -102,6 +102,13 @@ typedef struct rlock__zk { /* the store as one client sees it */
     rlock_link requests, ops; /* submitted, and not sent; being done */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
     bool up, expired, refused, resolving, closing, watched;
+    bool served;         /* this handle was up: its watches would be set anew with one packet */
+    int count, failed;   /* servers; of them, those that were tried in vain one after the other */
+    int rounds;          /* in which all of them were */
+    int state;           /* the library's, after the last turn */
+    int64_t tried_us;    /* when the server that is not there yet was asked last */
+    int64_t session;     /* its id, or 0 */
+    int64_t given_ms;    /* the timeout of the session, or 0 */
     int64_t timeout_us, alive_us, next_us, backoff_ms;
     int64_t ready_us; /* when it was up last */
     int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
@@ -565,7 +572,8 @@ static inline bool rlock__zk_awaits(const rlock__zk *zk) {
 static inline void rlock__zk_ready(rlock__zk *zk) {
     rlock__zk_report(zk, RLOCK_REPORT_CONNECTED, NULL);
     zk->ready_us = rlock_client_now_us(zk->client);
-    zk->up = true;
+    zk->up = zk->served = true;
+    zk->failed = zk->rounds = 0;
     zk->backoff_ms = 0;
     zk->stats->connects++;
     zk->events->up(zk->owner, NULL);
@@ -610,6 +618,13 @@ static inline void rlock__zk_beat(rlock__zk *zk) {
 }
 
 static inline void rlock__zk_connected(rlock__zk *zk) {
+    int64_t session = zoo_client_id(zk->zh)->client_id;
+    if (zk->session && zk->session != session) {
+        zk->expired = true; /* an old library may not say so */
+        return;
+    }
+    zk->session = session;
+    zk->given_ms = zoo_recv_timeout(zk->zh);
     zk->alive_us = rlock_client_now_us(zk->client);
     zk->beat_us = zk->asked_us;
     rlock__zk_beat(zk);
@@ -1214,9 +1229,10 @@ static inline void rlock__zk_unwatch(rlock__zk *zk) {
     }
 }
 
-/* Ends the connection, if there is one: else the number may be another socket's by now. */
+/* Ends the connection, or the attempt to make one, if the library has not closed it since the last
+ * turn: else the number may be another socket's by now. */
 static inline void rlock__zk_cut(const rlock__zk *zk) {
-    if (zk->fd >= 0 && zoo_state(zk->zh) == ZOO_CONNECTED_STATE) {
+    if (zk->fd >= 0 && zoo_state(zk->zh) == zk->state) {
         shutdown(zk->fd, SHUT_RDWR);
     }
 }
@@ -1246,13 +1262,29 @@ static inline void rlock__zk_later(rlock__zk *zk) {
             (int64_t)(rlock_client_random(zk->client) % (uint64_t)(zk->backoff_ms * 1000)));
 }
 
-/* A new session: the nodes of the one before go, or are gone. */
-static inline void rlock__zk_connect(rlock__zk *zk) {
-    zk->expired = false;
-    zk->heard_us = rlock_client_now_us(zk->client);
-    zk->zh = zookeeper_init2(zk->addresses, rlock__zk_on_event, (int)zk->session_ms, NULL, zk,
+static inline void rlock__zk_drop_all(rlock__zk *zk) {
+    int i;
+    zk->next_us = -1;
+    for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
+        while (zk->buckets[i].next != &zk->buckets[i]) {
+            rlock__zk_drop(RLOCK__ZK_OF(zk->buckets[i].next, rlock__zk_node, link));
+        }
+    }
+}
+
+/* Begins a new session, or takes up one that goes on. Of a new one the nodes of the one before go,
+ * or are gone. */
+static inline void rlock__zk_connect(rlock__zk *zk, const clientid_t *id) {
+    zk->expired = zk->served = false;
+    zk->session = id ? id->client_id : 0;
+    zk->given_ms = id ? zk->given_ms : 0;
+    zk->failed = zk->rounds = zk->state = 0;
+    zk->tried_us = rlock_client_now_us(zk->client);
+    zk->heard_us = id ? zk->heard_us : zk->tried_us;
+    zk->zh = zookeeper_init2(zk->addresses, rlock__zk_on_event, (int)zk->session_ms, id, zk,
                              ZOO_NO_LOG_CLIENTENV, rlock__zk_quiet);
     if (!zk->zh) {
+        rlock__zk_drop_all(zk);
         rlock__zk_down(zk, RLOCK_FAULT_DOWN, "no memory to connect, or no such address");
         rlock__zk_later(zk);
         return;
@@ -1267,6 +1299,7 @@ static inline void rlock__zk_connect(rlock__zk *zk) {
 static inline void rlock__zk_add_address(rlock__zk *zk, const char *host, const char *port) {
     size_t n = strlen(zk->addresses);
     if (n + strlen(host) + strlen(port) + 5 < sizeof zk->addresses) {
+        zk->count++;
         snprintf(zk->addresses + n, sizeof zk->addresses - n,
                  strchr(host, ':') ? "%s[%s]:%s" : "%s%s:%s", n ? "," : "", host, port);
     }
@@ -1297,7 +1330,7 @@ static inline void rlock__zk_names(rlock__zk *zk) {
         zk->at += len + (zk->at[len] == ',');
     }
     if (zk->addresses[0]) {
-        rlock__zk_connect(zk);
+        rlock__zk_connect(zk, NULL);
     } else {
         rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the name is not resolved");
         rlock__zk_later(zk);
@@ -1329,18 +1362,9 @@ static inline void rlock__zk_on_name(rlock_name *name, const struct sockaddr *co
 static inline void rlock__zk_dial(rlock__zk *zk) {
     if (!zk->resolving) {
         zk->addresses[0] = 0;
+        zk->count = 0;
         zk->at = zk->hosts;
         rlock__zk_names(zk);
-    }
-}
-
-static inline void rlock__zk_drop_all(rlock__zk *zk) {
-    int i;
-    zk->next_us = -1;
-    for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
-        while (zk->buckets[i].next != &zk->buckets[i]) {
-            rlock__zk_drop(RLOCK__ZK_OF(zk->buckets[i].next, rlock__zk_node, link));
-        }
     }
 }
 
@@ -1366,34 +1390,90 @@ static inline bool rlock__zk_may_beat(const rlock__zk *zk) {
     return zoo_state(zk->zh) == ZOO_CONNECTED_STATE && !zk->beats;
 }
 
+/* True if a connection that was up is no more. */
+static inline bool rlock__zk_lost(const rlock__zk *zk) {
+    return zk->served && zoo_state(zk->zh) != ZOO_CONNECTED_STATE;
+}
+
+/* Takes up the session with a new handle. The old one would set all its watches anew with one
+ * packet, of which a server takes no more than jute.maxbuffer. Who holds or waits asks again when
+ * it is up, and watches again by that. */
+static inline void rlock__zk_take_up(rlock__zk *zk) {
+    clientid_t id = *zoo_client_id(zk->zh);
+    if (zk->up) { /* the library tells of what it reads, not of a request that it could not send */
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the connection ended");
+    }
+    rlock__zk_shut(zk);
+    rlock__zk_connect(zk, &id);
+}
+
+/* Goes to the next server. Where all of them were tried there is none. The library itself steps
+ * over one after each that failed: in a list of two it would try the first again and again. */
+static inline void rlock__zk_next(rlock__zk *zk, int rc) {
+    int i;
+    for (i = 1; i < zk->count; i++) {
+        zoo_cycle_next_server(zk->zh);
+    }
+    zk->tried_us = rlock_client_now_us(zk->client);
+    if (++zk->failed >= zk->count) {
+        zk->failed = 0;
+        zk->rounds++;
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, zerror(rc));
+    }
+}
+
+/* When a server that says nothing is left, or -1. While there is none yet, the first round through
+ * all of them takes no longer than a command may. */
+static inline int64_t rlock__zk_leave_us(const rlock__zk *zk) {
+    int64_t patience_us = zk->timeout_us;
+    if (!zk->up) {
+        patience_us = zk->timeout_us / zk->count * (zk->rounds < 10 ? 1 << zk->rounds : 1024);
+        patience_us = patience_us < zk->timeout_us ? patience_us : zk->timeout_us;
+    }
+    if (zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
+        return zk->fd >= 0 ? zk->tried_us + patience_us : -1;
+    }
+    return rlock__zk_awaits(zk) ? zk->alive_us + patience_us : -1;
+}
+
+/* Lets the library do what is due. Returns the descriptor that it waits for, or -1. */
+static inline int rlock__zk_process(rlock__zk *zk, int events, int *interest, struct timeval *tv) {
+    int rc = ZOK, fd = -1;
+    if (events) {
+        rc = zookeeper_process(zk->zh, events);
+    }
+    if (zk->expired || rlock__zk_lost(zk)) {
+        return -1;
+    }
+    if (rc != ZOK && rc != ZNOTHING) {
+        rlock__zk_next(zk, rc);
+    }
+    rc = zookeeper_interest(zk->zh, &fd, interest, tv);
+    if (rc == ZOK || zk->expired || rlock__zk_lost(zk)) {
+        return rc == ZOK ? fd : -1; /* else it is that of a socket which the call has closed */
+    }
+    rlock__zk_next(zk, rc);
+    return -1;
+}
+
 /* Lets the library do what is due, and watches what it waits for. It may have another socket of the
  * same number afterwards, so the old one is forgotten before. */
 static inline void rlock__zk_turn(rlock__zk *zk, int events) {
-    int64_t now_us = rlock_client_now_us(zk->client), due_us;
+    int64_t now_us = rlock_client_now_us(zk->client), due_us, leave_us;
     struct timeval tv = {1, 0};
-    int interest = 0, read = ZOK, rc = ZOK, fd = -1;
+    int interest = 0, fd;
     rlock__zk_unwatch(zk);
     if (zoo_state(zk->zh) != ZOO_ASSOCIATING_STATE && zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
         zk->asked_us = rlock_client_clock_us(zk->client);
     }
-    if (events) {
-        read = zookeeper_process(zk->zh, events);
-    }
-    if (!zk->expired) {
-        rc = zookeeper_interest(zk->zh, &fd, &interest, &tv);
-        fd = rc == ZOK ? fd : -1; /* else it is that of a socket which the call has closed */
-        rc = rc == ZOK && read != ZNOTHING ? read : rc;
-    }
+    fd = rlock__zk_process(zk, events, &interest, &tv);
     if (zk->expired) {
         rlock__zk_ended(zk);
         return;
     }
-    if (zk->up && zoo_state(zk->zh) != ZOO_CONNECTED_STATE) {
-        /* The library tells of what it reads, not of a request that it could not send. */
-        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "the connection ended");
-    }
-    if (rc != ZOK && !zk->up) {
-        rlock__zk_down(zk, RLOCK_FAULT_DOWN, zerror(rc));
+    if (rlock__zk_lost(zk)) {
+        rlock__zk_take_up(zk);
+        return;
     }
     if (fd >= 0) {
         unsigned wants = (interest & ZOOKEEPER_READ ? RLOCK_IO_READ : 0u) |
@@ -1402,6 +1482,10 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
         rlock_io_watch(zk->client, &zk->io, fd, wants ? wants : RLOCK_IO_READ);
     }
     zk->fd = fd;
+    if (zk->state != zoo_state(zk->zh)) { /* it goes forward */
+        zk->state = zoo_state(zk->zh);
+        zk->tried_us = now_us;
+    }
     due_us = now_us + (int64_t)tv.tv_sec * 1000000 + tv.tv_usec;
     if (due_us < now_us + 1000) {
         due_us = now_us + 1000; /* it says 0 where it has something to say at once */
@@ -1412,8 +1496,9 @@ static inline void rlock__zk_turn(rlock__zk *zk, int events) {
     if (rlock__zk_may_beat(zk) && zk->beat_due_us < due_us) {
         due_us = zk->beat_due_us;
     }
-    if (rlock__zk_awaits(zk) && due_us > zk->alive_us + zk->timeout_us) {
-        due_us = zk->alive_us + zk->timeout_us;
+    leave_us = rlock__zk_leave_us(zk);
+    if (leave_us >= 0 && leave_us < due_us) {
+        due_us = leave_us;
     }
     rlock_timer_set(zk->client, &zk->timer, due_us);
 }
@@ -1460,13 +1545,13 @@ static inline void rlock__zk_leases(rlock__zk *zk, int64_t now_us) {
 
 /* For so long it tries to take up its session again. */
 static inline int64_t rlock__zk_patience_us(const rlock__zk *zk) {
-    int64_t given_ms = zoo_recv_timeout(zk->zh);
-    return ((given_ms > zk->session_ms ? given_ms : zk->session_ms) + 2 * zk->tick_ms) * 1000;
+    int64_t lasts_ms = zk->given_ms > zk->session_ms ? zk->given_ms : zk->session_ms;
+    return (lasts_ms + 2 * zk->tick_ms) * 1000;
 }
 
 static inline void rlock__zk_fire(rlock_timer *timer) {
     rlock__zk *zk = RLOCK__ZK_OF(timer, rlock__zk, timer);
-    int64_t now_us = rlock_client_now_us(zk->client);
+    int64_t now_us = rlock_client_now_us(zk->client), leave_us;
     bool unread;
     char byte;
     if (!zk->zh) {
@@ -1488,13 +1573,15 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         rlock__zk_beat(zk);
     }
     /* Before a silent server is left, what came while the process stood still is read. */
-    unread = rlock__zk_awaits(zk) && zk->alive_us + zk->timeout_us <= now_us && zk->fd >= 0 &&
-             zoo_state(zk->zh) == ZOO_CONNECTED_STATE &&
+    leave_us = rlock__zk_leave_us(zk);
+    unread = leave_us >= 0 && leave_us <= now_us && zk->fd >= 0 &&
+             zoo_state(zk->zh) == zk->state && zk->state != ZOO_CONNECTING_STATE &&
              recv(zk->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     rlock__zk_turn(zk, unread ? ZOOKEEPER_READ : 0);
-    if (rlock__zk_awaits(zk) && zk->alive_us + zk->timeout_us <= now_us) {
+    leave_us = zk->zh ? rlock__zk_leave_us(zk) : -1;
+    if (leave_us >= 0 && leave_us <= now_us) {
         rlock__zk_cut(zk); /* the server does not answer: another one */
-        zk->alive_us = now_us;
+        zk->alive_us = zk->tried_us = now_us;
     }
 }
 

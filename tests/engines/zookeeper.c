@@ -341,6 +341,28 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     rlock_zookeeper_free(NULL);
 }
 
+/* Without waiting: the first ones refuse, or say nothing. A list of two and one of three: after one
+ * that failed libzookeeper itself steps over the next. Each client shuffles the list anew. */
+static void each_host_is_tried_before_there_is_none(void **state) {
+    enum { CLIENTS = 8 };
+    char hosts[3][128];
+    int port, door = silent_door(&port), i;
+    (void)state;
+    snprintf(hosts[0], sizeof hosts[0], "127.0.0.1:1,127.0.0.1:%d", g.server.port);
+    snprintf(hosts[1], sizeof hosts[1], "127.0.0.1:%d,127.0.0.1:%d", port, g.server.port);
+    snprintf(hosts[2], sizeof hosts[2], "127.0.0.1:1,127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:2", port,
+             g.server.port);
+    for (i = 0; i < 3 * CLIENTS; i++) {
+        struct owner *o = owner_new(client_at(hosts[i % 3]), "k");
+        int64_t start_us = kit_now_us();
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+        assert_in_range(waited_ms(o, RLOCK_ACQUIRED, start_us), 0, 10 * TIMEOUT_MS);
+        clients_end();
+        engine.clears();
+    }
+    close(door);
+}
+
 static void name_is_resolved_and_each_host_is_tried(void **state) {
     char hosts[128];
     int port, door = silent_door(&port);
@@ -540,6 +562,7 @@ int main(int argc, char **argv) {
         TEST(line_that_was_removed_is_made_again),
         TEST(password_keeps_others_out),
         TEST(url_that_is_wrong_is_refused_without_its_password),
+        TEST(each_host_is_tried_before_there_is_none),
         TEST(name_is_resolved_and_each_host_is_tried),
         TEST(waiters_of_a_mutex_do_not_wake_each_other),
         TEST(watches_of_clients_that_contend_do_not_grow),

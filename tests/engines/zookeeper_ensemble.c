@@ -96,6 +96,33 @@ static void leader_that_is_killed_ends_no_hold(void **state) {
     assert_int_equal(zookeeper_continue(&all[leader]), 0);
 }
 
+/* One of the servers is not there, or says nothing. A client that does not wait tries the others
+ * before it says that there is none, whichever it began with. */
+static void one_of_three_away_is_no_reason_to_give_up(void **state) {
+    enum { CLIENTS = 12 };
+    int away = number_of("follower"), i, silent;
+    (void)state;
+    assert_true(away >= 0);
+    for (silent = 0; silent < 2; silent++) {
+        if (silent) {
+            server_pause(&all[away]);
+        } else {
+            server_kill9(&all[away]);
+        }
+        for (i = 0; i < CLIENTS; i++) {
+            struct owner *o = owner_new(client_from(i % SERVERS), "k");
+            assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_OK);
+            assert_int_equal(owner_release(o), RLOCK_OK);
+            clients_end();
+        }
+        if (silent) {
+            server_resume(&all[away]);
+        } else {
+            assert_int_equal(zookeeper_continue(&all[away]), 0);
+        }
+    }
+}
+
 /* A client leaves a server that says nothing, in time for its hold. */
 static void server_that_stands_still_is_left_in_time(void **state) {
     int leader = number_of("leader"), i;
@@ -241,6 +268,7 @@ static int test_ends(void **state) {
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(leader_that_is_killed_ends_no_hold),
+        TEST(one_of_three_away_is_no_reason_to_give_up),
         TEST(server_that_stands_still_is_left_in_time),
         TEST(follower_that_is_cut_off_makes_no_hold_longer),
         TEST(servers_without_a_majority_grant_nothing),
