@@ -66,6 +66,7 @@ static struct {
     bool owes;            /* ... is to be said when it is known */
     int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
     int64_t began_us, pause_ms;
+    int64_t given_ms; /* the most that was left in this term */
     ev_child child;
     ev_timer watch, again;
     ev_signal signals[9], look;
@@ -431,16 +432,18 @@ static void run_soon(double pause_s) {
     ev_timer_start(EV_DEFAULT, &run.again);
 }
 
-/* Starts the command if the lock is held; not yet, if the grant came so late that the deadline is
- * near before the first renewal: the command would be ended as it begins. Where an engine may give
- * less than was asked for, what is left counts as the lease. */
+/* Starts the command if the lock is held; not yet, if the grant came so late, or so much of the term
+ * is over, that the deadline is near before the next renewal: the command would be ended as it
+ * begins. Where an engine may give less than was asked for, the most that was left counts as the
+ * lease: at the grant, or after a renewal. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
     int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US();
     bool less = cli.engine != NULL && cli.engine->gives_less;
     (void)loop, (void)timer, (void)revents;
+    run.given_ms = left_us / 1000 > run.given_ms ? left_us / 1000 : run.given_ms;
     run_page->lease_ms = cli.lease_ms;
-    if (less && left_us >= CLI_LEASE_MIN_MS * 1000 && left_us < cli.lease_ms * 1000) {
-        run_page->lease_ms = left_us / 1000;
+    if (less && run.given_ms >= CLI_LEASE_MIN_MS && run.given_ms < cli.lease_ms) {
+        run_page->lease_ms = run.given_ms;
     }
     if (left_us > run_page->lease_ms * 1000 / 2) {
         run_start();
@@ -630,6 +633,7 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     if (event->status == RLOCK_OK) {
         run.fence = event->fence;
+        run.given_ms = event->remaining_ms;
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
@@ -646,6 +650,7 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
     (void)election, (void)user;
     run_notify("STATUS=leads");
     run.fence = event->fence;
+    run.given_ms = event->remaining_ms;
     if (run.keeper == 0) { /* else the command of the last term is still ending */
         run_soon(0);
     }

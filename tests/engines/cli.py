@@ -403,6 +403,22 @@ if ENGINE == "zookeeper":
         assert place.runs()[0][1] - at < 2 * SCALE, place.runs()[0][1] - at
 
     @test
+    def worker_is_not_started_again_in_a_term_that_is_running_out(place):
+        """What is left of a term is no lease: a worker that ended because of the deadline waits for the next term."""
+        network = place.network()
+        machine = place.rlock("elect", "--lease", ms(LEASE_S), place.key, "--", cli.BEAT, place.log, url=network.url,
+                              stderr=subprocess.DEVNULL)
+        place.began(1)
+        time.sleep(LEASE_S / 2)
+        network.cut = True
+        time.sleep(3 * LEASE_S)
+        assert len(place.runs()) == 1, place.runs()
+        network.cut = False
+        place.began(2, 4 * SOON_S)
+        place.alone()
+        machine.signal(signal.SIGTERM)
+
+    @test
     def lease_that_is_longer_than_the_timeout_of_a_silent_server_is_kept(place):
         machine = place.beats("for", str(int(3000 * SCALE)), lease=1.5)
         machine.ends_with(7)
