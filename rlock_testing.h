@@ -53,8 +53,9 @@ typedef enum rlock_testing_condition {
                              again before that, it executes and answers all of it */
     RLOCK_TESTING_DENIED, /* the user's password was changed: connections are closed, new ones are
                              refused: RLOCK_ERR_AUTH */
-    RLOCK_TESTING_FULL    /* it has no memory: acquires are refused for now, with RLOCK_ERR_SERVER
-                             at the end of their wait; holds are renewed and released */
+    RLOCK_TESTING_FULL    /* it has no memory: a free key is refused for now, with RLOCK_ERR_SERVER
+                             at the end of the wait. Where a key of a queued kind is held or waited
+                             for, waiters join and are served. Holds are renewed and released */
 } rlock_testing_condition;
 
 /* Makes a process, with a clock and a server that is UP; or, `beside` another process, one with the
@@ -76,7 +77,10 @@ static inline const rlock_store *rlock_testing_store(rlock_testing *t);
 static inline int64_t rlock_testing_now_ms(const rlock_testing *t);
 
 /* Lets so much time pass (0 or more): everything that is due by then happens, in its order, in each
- * process. Called from a callback it runs the loop inside of the loop. */
+ * process. If a callback takes longer than that, what is due when it returns happens too, and no
+ * more: what that delays is for the next step of the test. Called from a callback it runs the loop
+ * inside of the loop. A time in milliseconds that is given to the kit is at most a hundred years,
+ * and a longer one means that. */
 static inline void rlock_testing_pass(rlock_testing *t, int64_t ms);
 
 /* Lets time pass until done(user) is true, and no longer than max_ms; it is asked before the first
@@ -91,7 +95,8 @@ static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms);
 
 /* Kills the process: nothing of it is dispatched any more, and nothing that it does reaches the
- * server. What it holds stays until its lease is over. Free its clients as usual. */
+ * server, whatever rlock_testing_server says of it later. What it holds stays until its lease is
+ * over. Free its clients as usual. */
 static inline void rlock_testing_kill(rlock_testing *t);
 
 /* Calls fire(user) once, after so many milliseconds, as a timer of the program's own does.
@@ -104,6 +109,10 @@ static inline int rlock_testing_cancel(rlock_testing *t, void (*fire)(void *user
 /* Returns how many of these timers are set: 0 at the end of a program that leaves none behind. */
 static inline int rlock_testing_pending(const rlock_testing *t);
 
+/* Returns how many handles the clients of the process have: before its clients are freed, 0 for a
+ * program that freed each handle. */
+static inline int rlock_testing_handles(const rlock_testing *t);
+
 /* --- faults, between this process and the server --- */
 
 /* Sets the condition from now on, for all clients of the process. As with a real server, a client
@@ -114,7 +123,7 @@ static inline void rlock_testing_server(rlock_testing *t, rlock_testing_conditio
  * acquire may hold the key and not know it: RLOCK_ERR_UNKNOWN, or with a wait it is repeated. */
 static inline void rlock_testing_drop_answers(rlock_testing *t, int n);
 
-/* Each answer and push is under way for so long; 0 at the beginning. */
+/* Each answer, push and attempt to connect is under way for so long; 0 at the beginning. */
 static inline void rlock_testing_latency(rlock_testing *t, int64_t ms);
 
 /* --- what others do with a key; no condition keeps them from the server --- */
@@ -130,9 +139,10 @@ static inline int rlock_testing_hold(rlock_testing *t, const char *key, int64_t 
 /* It releases the key. Returns RLOCK_OK or RLOCK_ERR_NOT_HELD. */
 static inline int rlock_testing_let_go(rlock_testing *t, const char *key);
 
-/* The key is deleted: the holder loses it as RLOCK_REASON_DELETED, or STOLEN if a waiter has it by
- * then. Returns RLOCK_OK or an error as above; RLOCK_ERR_NOT_HELD: it was free. With
- * RLOCK_NO_KINDS nothing can be taken away: RLOCK_ERR_NOT_HELD. */
+/* The key is deleted, as by DEL: the holder loses it as RLOCK_REASON_DELETED, or STOLEN if a waiter
+ * has it by then. A READ or a SEMAPHORE learns of that only at its next renewal. Returns RLOCK_OK
+ * or an error as above; RLOCK_ERR_NOT_HELD: it was free. With RLOCK_NO_KINDS nothing can be taken
+ * away: RLOCK_ERR_NOT_HELD. */
 static inline int rlock_testing_delete(rlock_testing *t, const char *key);
 
 /* The key is taken from its holder, and at once held by another process, for 30 s as
@@ -151,6 +161,7 @@ static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 
 #define RLOCK__TESTING_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 #define RLOCK__TESTING_SPINS 100000 /* dispatches at one moment, after which it is ended */
+#define RLOCK__TESTING_LONGEST_MS 3155760000000 /* a hundred years */
 #define RLOCK__TESTING_STEAL_MS 30000
 #define RLOCK__TESTING_BACKOFF_MIN_MS 10 /* between two attempts to connect, as the Redis store */
 #define RLOCK__TESTING_BACKOFF_MAX_MS 1000
@@ -171,7 +182,9 @@ typedef struct rlock__testing_event {
 /* A key that somebody here has named. */
 typedef struct rlock__testing_key {
     rlock_link link;
-    rlock_kind kind; /* of the last handle */
+    rlock_kind kind;    /* of the last handle */
+    rlock_kind held_as; /* of the last hold */
+    bool unheard;       /* nobody is notified now */
     uint32_t permits;
     uint64_t token; /* with which the rival acquired it last */
     size_t len;     /* its bytes follow */
@@ -182,6 +195,7 @@ struct rlock_testing {
     rlock_store store;
     rlock_testing_condition condition;
     unsigned stopped; /* by how many freezes, or for ever */
+    bool killed;
     int clients, timers, drops;
     int64_t latency_us;
     rlock_link conns;
@@ -224,6 +238,7 @@ typedef struct rlock__testing_letter { /* a request under way, or what comes fro
     struct rlock__testing_conn *conn;
     int kind;
     bool sent, executing;
+    uint32_t looking;     /* at this key, from 1, before it is executed; 0 = at none */
     bool lost;            /* the connection that it was sent on is gone */
     rlock_request *asked; /* the client's; NULL = it was forgotten */
     rlock_request request;
@@ -249,7 +264,8 @@ typedef struct rlock__testing_conn { /* a client at the server */
     unsigned expected; /* answers */
     bool wanted, doubted, closing;
     int64_t timeout_us, due_us, alive_us, ready_us, backoff_ms;
-    const char *words; /* with which it failed last */
+    int64_t asked_us, heard_us; /* of an attempt to connect: when it began; when it is answered */
+    const char *words;          /* with which it failed last */
     rlock_link unsent, sent, inbox;
     rlock_link refused; /* requests for which there was no memory */
     rlock__testing_letter closed;
@@ -325,12 +341,16 @@ static inline void rlock__testing_happens(rlock__testing_event *event) {
     rlock__testing_out(&world);
 }
 
-/* Lets the next event happen that is due by then, or by now if a callback took longer. False: there
- * is none. */
+static inline int64_t rlock__testing_us(int64_t ms) {
+    return ms <= 0                          ? 0
+           : ms < RLOCK__TESTING_LONGEST_MS ? ms * 1000
+                                            : RLOCK__TESTING_LONGEST_MS * 1000;
+}
+
+/* Lets the next event happen that is due by then. False: there is none. */
 static inline bool rlock__testing_step(rlock__testing_world *world, int64_t until_us) {
     rlock__testing_event *next = NULL;
     rlock_link *at;
-    until_us = until_us < world->now_us ? world->now_us : until_us;
     for (at = world->events.next; at != &world->events; at = at->next) {
         rlock__testing_event *event = RLOCK__TESTING_OF(at, rlock__testing_event, link);
         if (event->due_us < 0 || event->due_us > until_us || event->process->stopped) {
@@ -352,16 +372,22 @@ static inline bool rlock__testing_step(rlock__testing_world *world, int64_t unti
     return true;
 }
 
-/* Runs until that time, or until done(user), which may be NULL. Returns what that said last. */
-static inline bool rlock__testing_run(rlock__testing_world *world, int64_t until_us,
+/* Runs for so long, or until done(user), which may be NULL. Returns what that said last. If a
+ * callback takes longer, the end is when it returns: only once, because a program that is always
+ * late would never come to an end. */
+static inline bool rlock__testing_run(rlock__testing_world *world, int64_t ms,
                                       bool (*done)(void *user), void *user) {
-    int64_t moment_us = world->now_us;
+    int64_t moment_us = world->now_us, until_us = moment_us + rlock__testing_us(ms);
     int spins = 0;
-    bool ended = done && done(user);
+    bool late = false, ended = done && done(user);
     while (!ended && rlock__testing_step(world, until_us)) {
         ended = done && done(user);
         spins = world->now_us == moment_us ? spins + 1 : 0;
         moment_us = world->now_us;
+        if (!late && moment_us > until_us) {
+            late = true;
+            until_us = moment_us;
+        }
         if (spins > RLOCK__TESTING_SPINS) {
             rlock__testing_fail("the program never comes to rest: no time passes any more");
         }
@@ -502,21 +528,58 @@ static inline void rlock__testing_hang_up(rlock__testing_conn *conn) {
     }
 }
 
-/* A request reaches the server. */
+static inline void rlock__testing_execute(rlock__testing_letter *letter) {
+    letter->executing = true;
+    letter->conn->event.process->world->memory->submit(letter->conn->inner, &letter->request);
+}
+
+/* There is no memory for it. */
+static inline void rlock__testing_refuse(rlock__testing_letter *letter) {
+    letter->answer.outcome = RLOCK_OUTCOME_FAULT;
+    letter->answer.fault = RLOCK_FAULT_BUSY;
+    letter->answer.sure = true;
+    letter->answer.text = "OOM command not allowed when used memory > 'maxmemory'.";
+    rlock__testing_remove(&letter->link);
+    rlock__testing_say(letter);
+}
+
+/* A request reaches the server. One without memory refuses what makes a key: a SET at once, while a
+ * script looks first whether the key is held. */
 static inline void rlock__testing_arrive(rlock__testing_letter *letter) {
-    const rlock_testing *t = letter->conn->event.process;
-    uint8_t op = letter->request.op;
-    if (t->condition == RLOCK_TESTING_FULL &&
-        (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_SET_PERMITS)) {
-        letter->answer.outcome = RLOCK_OUTCOME_FAULT;
-        letter->answer.fault = RLOCK_FAULT_BUSY;
-        letter->answer.sure = true;
-        letter->answer.text = "OOM command not allowed when used memory > 'maxmemory'.";
-        rlock__testing_remove(&letter->link);
-        rlock__testing_say(letter);
+    const rlock_request *request = &letter->request;
+    bool acquires = request->op == RLOCK_OP_ACQUIRE;
+    if (letter->conn->event.process->condition != RLOCK_TESTING_FULL ||
+        (!acquires && request->op != RLOCK_OP_SET_PERMITS)) {
+        rlock__testing_execute(letter);
+    } else if (acquires && (request->terms || request->fences)) {
+        letter->looking = 1;
+        letter->request.op = RLOCK_OP_INSPECT;
+        rlock__testing_execute(letter);
     } else {
-        letter->executing = true;
-        t->world->memory->submit(letter->conn->inner, &letter->request);
+        rlock__testing_refuse(letter);
+    }
+}
+
+/* The answer to a look at one key of an acquire. */
+static inline void rlock__testing_looked(rlock__testing_letter *letter,
+                                         const rlock_answer *answer) {
+    rlock_request *request = &letter->request;
+    bool used = !answer->info || answer->info->holders > 0 || answer->info->waiters > 0;
+    uint32_t count = rlock__testing_count(request);
+    if (!used && letter->looking < count) {
+        request->key += request->key_len + 1;
+        request->key_len = letter->terms.lens[letter->looking++];
+        rlock__testing_execute(letter);
+        return;
+    }
+    letter->looking = 0;
+    request->op = RLOCK_OP_ACQUIRE;
+    request->key = (char *)(void *)((uint32_t *)(void *)(letter + 1) + count);
+    request->key_len = count > 1 ? letter->terms.lens[0] : request->key_len;
+    if (used) {
+        rlock__testing_execute(letter);
+    } else {
+        rlock__testing_refuse(letter);
     }
 }
 
@@ -544,6 +607,21 @@ static inline void rlock__testing_name(rlock__testing_letter *letter) {
     letter->info.token_len = strlen(letter->token);
 }
 
+static inline rlock__testing_key *rlock__testing_key_of(rlock__testing_world *world,
+                                                        const char *key, size_t len);
+
+/* Remembers as what a key is held: of a shared hold a deletion is not told. */
+static inline void rlock__testing_note(const rlock__testing_letter *letter,
+                                       const rlock_answer *answer) {
+    if (letter->request.op == RLOCK_OP_ACQUIRE && answer->outcome == RLOCK_OUTCOME_DONE) {
+        rlock__testing_key *known = rlock__testing_key_of(
+            letter->conn->event.process->world, letter->request.key, letter->request.key_len);
+        if (known) {
+            known->held_as = letter->terms.kind;
+        }
+    }
+}
+
 static inline void rlock__testing_answered(void *owner, rlock_request *request,
                                            const rlock_answer *answer) {
     rlock__testing_letter *letter = RLOCK__TESTING_OF(request, rlock__testing_letter, request);
@@ -554,6 +632,11 @@ static inline void rlock__testing_answered(void *owner, rlock_request *request,
         rlock__testing_letter_free(letter);
         return;
     }
+    if (letter->looking) {
+        rlock__testing_looked(letter, answer);
+        return;
+    }
+    rlock__testing_note(letter, answer);
     if (t->drops > 0) {
         t->drops--;
         rlock__testing_hang_up(conn);
@@ -597,7 +680,11 @@ static inline void rlock__testing_woken(void *owner, const char *key, size_t key
 
 static inline void rlock__testing_notified(void *owner, const char *key, size_t key_len,
                                            uint64_t token) {
-    rlock__testing_push(owner, RLOCK__TESTING_NOTIFIED, key, key_len, token);
+    rlock__testing_world *world = ((rlock__testing_conn *)owner)->event.process->world;
+    const rlock__testing_key *known = rlock__testing_key_of(world, key, key_len);
+    if (!known || !known->unheard) {
+        rlock__testing_push(owner, RLOCK__TESTING_NOTIFIED, key, key_len, token);
+    }
 }
 
 /* The server itself is always up: how its clients reach it is decided here. */
@@ -678,12 +765,9 @@ static inline void rlock__testing_conn_lose(rlock__testing_conn *conn, const cha
     rlock__testing_conn_failed(conn, RLOCK_FAULT_DOWN, words);
 }
 
-static inline void rlock__testing_conn_open(rlock__testing_conn *conn) {
+static inline void rlock__testing_conn_opened(rlock__testing_conn *conn) {
     rlock_testing_condition condition = conn->event.process->condition;
-    if (condition == RLOCK_TESTING_SILENT) {
-        conn->phase = RLOCK__TESTING_OPENS;
-        rlock__testing_conn_wait(conn, conn->timeout_us);
-    } else if (condition == RLOCK_TESTING_DOWN) {
+    if (condition == RLOCK_TESTING_DOWN) {
         rlock__testing_conn_failed(conn, RLOCK_FAULT_DOWN, "Connection refused");
     } else if (condition == RLOCK_TESTING_DENIED) {
         rlock__testing_conn_failed(conn, RLOCK_FAULT_AUTH,
@@ -702,6 +786,19 @@ static inline void rlock__testing_conn_open(rlock__testing_conn *conn) {
     }
 }
 
+/* Is the attempt to connect answered, or is no answer to be expected any more? */
+static inline void rlock__testing_conn_opens(rlock__testing_conn *conn) {
+    bool silent = conn->event.process->condition == RLOCK_TESTING_SILENT;
+    int64_t now_us = rlock_client_now_us(conn->client), end_us = conn->asked_us + conn->timeout_us;
+    if (!silent && conn->heard_us <= now_us && conn->heard_us < end_us) {
+        rlock__testing_conn_opened(conn);
+    } else if (end_us <= now_us) {
+        rlock__testing_conn_failed(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
+    } else {
+        conn->due_us = silent || conn->heard_us > end_us ? end_us : conn->heard_us;
+    }
+}
+
 /* Sets the timer to when the connection has something to do. */
 static inline void rlock__testing_conn_arm(rlock__testing_conn *conn) {
     int64_t due_us = conn->wanted ? conn->due_us : -1;
@@ -717,12 +814,12 @@ static inline void rlock__testing_conn_arm(rlock__testing_conn *conn) {
 static inline void rlock__testing_conn_tend(rlock__testing_conn *conn) {
     int64_t now_us = rlock_client_now_us(conn->client);
     if (conn->phase == RLOCK__TESTING_WAITS && conn->wanted && conn->due_us <= now_us) {
-        rlock__testing_conn_open(conn);
-    } else if (conn->phase == RLOCK__TESTING_OPENS && conn->due_us <= now_us) {
-        rlock__testing_conn_failed(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
-    } else if (conn->phase == RLOCK__TESTING_OPENS &&
-               conn->event.process->condition != RLOCK_TESTING_SILENT) {
-        rlock__testing_conn_open(conn);
+        conn->phase = RLOCK__TESTING_OPENS;
+        conn->asked_us = now_us;
+        conn->heard_us = now_us + conn->event.process->latency_us;
+    }
+    if (conn->phase == RLOCK__TESTING_OPENS) {
+        rlock__testing_conn_opens(conn);
     } else if (conn->phase == RLOCK__TESTING_READY && conn->expected &&
                conn->alive_us + conn->timeout_us <= now_us) {
         if (conn->doubted) {
@@ -1056,8 +1153,19 @@ static inline int rlock_testing_let_go(rlock_testing *t, const char *key) {
 }
 
 static inline int rlock_testing_delete(rlock_testing *t, const char *key) {
+    size_t len = key ? strlen(key) : 0;
+    rlock__testing_key *known = len ? rlock__testing_key_of(t->world, key, len) : NULL;
     rlock__testing_ask ask;
-    int status = rlock__testing_do(t, key, RLOCK_OP_FORCE, 0, &ask);
+    int status;
+    if (known) {
+        known->unheard =
+            known->held_as == RLOCK_KIND_READ || known->held_as == RLOCK_KIND_SEMAPHORE;
+    }
+    status = rlock__testing_do(t, key, RLOCK_OP_FORCE, 0, &ask);
+    rlock_on_timer(t->world->server); /* who is to be notified */
+    if (known) {
+        known->unheard = false;
+    }
     return status == RLOCK_OK && ask.holders == 0 ? RLOCK_ERR_NOT_HELD : status;
 }
 
@@ -1090,12 +1198,12 @@ static inline int64_t rlock_testing_now_ms(const rlock_testing *t) {
 }
 
 static inline void rlock_testing_pass(rlock_testing *t, int64_t ms) {
-    rlock__testing_run(t->world, t->world->now_us + ms * 1000, NULL, NULL);
+    rlock__testing_run(t->world, ms, NULL, NULL);
 }
 
 static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user), void *user,
                                        int64_t max_ms) {
-    return rlock__testing_run(t->world, t->world->now_us + max_ms * 1000, done, user);
+    return rlock__testing_run(t->world, max_ms, done, user);
 }
 
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms) {
@@ -1108,8 +1216,11 @@ static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms) {
 }
 
 static inline void rlock_testing_kill(rlock_testing *t) {
-    t->stopped++;
-    rlock_testing_server(t, RLOCK_TESTING_SILENT);
+    if (!t->killed) {
+        t->stopped++;
+        rlock_testing_server(t, RLOCK_TESTING_SILENT);
+        t->killed = true;
+    }
 }
 
 static inline void rlock__testing_timer_end(rlock__testing_timer *timer) {
@@ -1135,7 +1246,7 @@ static inline int rlock_testing_after(rlock_testing *t, int64_t ms, void (*fire)
     timer->fire = fire;
     timer->user = user;
     rlock__testing_event_add(t, &timer->event, rlock__testing_timer_happens);
-    rlock__testing_event_set(&timer->event, t->world->now_us + (ms > 0 ? ms * 1000 : 0));
+    rlock__testing_event_set(&timer->event, t->world->now_us + rlock__testing_us(ms));
     t->timers++;
     return RLOCK_OK;
 }
@@ -1161,8 +1272,22 @@ static inline int rlock_testing_pending(const rlock_testing *t) {
     return t->timers;
 }
 
+static inline int rlock_testing_handles(const rlock_testing *t) {
+    const rlock_link *at;
+    rlock_stats stats;
+    int count = 0;
+    for (at = t->conns.next; at != &t->conns; at = at->next) {
+        rlock_client_stats(RLOCK__TESTING_OF(at, rlock__testing_conn, link)->client, &stats);
+        count += (int)stats.handles;
+    }
+    return count;
+}
+
 static inline void rlock_testing_server(rlock_testing *t, rlock_testing_condition condition) {
     rlock_link *at, *letter, *next;
+    if (t->killed) {
+        return;
+    }
     t->condition = condition;
     for (at = t->conns.next; at != &t->conns; at = at->next) {
         rlock__testing_conn *conn = RLOCK__TESTING_OF(at, rlock__testing_conn, link);
@@ -1190,7 +1315,7 @@ static inline void rlock_testing_drop_answers(rlock_testing *t, int n) {
 }
 
 static inline void rlock_testing_latency(rlock_testing *t, int64_t ms) {
-    t->latency_us = ms * 1000;
+    t->latency_us = rlock__testing_us(ms);
 }
 
 /* --- processes --- */

@@ -116,6 +116,13 @@ static struct owner *holder(const char *key, int64_t lease_ms) {
     return o;
 }
 
+/* A connection has to be there before the fault. */
+static void connects(void) {
+    struct owner *o = holder("first", 1000);
+    assert_int_equal(rlock_release(o->lock, NULL, NULL), RLOCK_OK);
+    rlock_testing_pass(t, 1);
+}
+
 static int setup(void **state) {
     (void)state;
     owned = log_lines = memory_lasts = 0;
@@ -217,6 +224,65 @@ static void until_stops_at_the_callback_that_it_waits_for(void **state) {
     assert_int_equal(rlock_testing_now_ms(t), start_ms + 988);
 }
 
+/* A job that comes every 100 ms, and takes longer than that. */
+static void job_that_takes_too_long(void *user) {
+    rlock_testing_after(t, 100, job_that_takes_too_long, user);
+    ++*(int *)user;
+    rlock_testing_freeze(t, 150);
+}
+
+static bool never(void *user) {
+    (void)user;
+    return false;
+}
+
+static void program_that_is_always_late_does_not_stop_the_test(void **state) {
+    int64_t start_ms = rlock_testing_now_ms(t);
+    int jobs = 0;
+    (void)state;
+    rlock_testing_after(t, 0, job_that_takes_too_long, &jobs);
+    rlock_testing_pass(t, 1000);
+    assert_int_equal(jobs, 8); /* at 0, 150, ..., 900; and what was due when that one returned */
+    assert_in_range(rlock_testing_now_ms(t) - start_ms, 1000, 1000 + 2 * 150);
+    assert_false(rlock_testing_until(t, never, NULL, 1000));
+    assert_in_range(rlock_testing_now_ms(t) - start_ms, 2000, 2000 + 4 * 150);
+    rlock_testing_freeze(t, 1000);
+    assert_in_range(rlock_testing_now_ms(t) - start_ms, 3000, 3000 + 6 * 150);
+}
+
+static void time_without_an_end_is_a_hundred_years(void **state) {
+    int64_t start_ms = rlock_testing_now_ms(t), years_ms = (int64_t)36525 * 86400000;
+    struct timed timed = {0, 0};
+    int i;
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        assert_false(rlock_testing_until(t, never, NULL, INT64_MAX));
+    }
+    assert_int_equal(rlock_testing_now_ms(t) - start_ms, 3 * years_ms);
+    assert_false(rlock_testing_until(t, never, NULL, INT64_MIN));
+    assert_int_equal(rlock_testing_after(t, INT64_MAX, fire_timed, &timed), RLOCK_OK);
+    rlock_testing_pass(t, INT64_MAX);
+    assert_int_equal(timed.at_ms - start_ms, 4 * years_ms);
+    rlock_testing_latency(t, INT64_MAX);
+    acquire(owner_new("k"), 0, 0);
+    rlock_testing_pass(t, 2 * TIMEOUT_MS);
+    assert_int_equal(owners[0].status[RLOCK_ACQUIRED], RLOCK_ERR_CONN);
+}
+
+static void handles_that_are_left_are_counted(void **state) {
+    rlock_client *second = client_on(t);
+    struct owner *a = owner_new("a"), *b = owner_of(second, "b");
+    (void)state;
+    assert_int_equal(rlock_testing_handles(t), 2);
+    rlock_free(b->lock);
+    b->lock = NULL;
+    assert_int_equal(rlock_testing_handles(t), 1);
+    rlock_client_free(second);
+    rlock_free(a->lock);
+    a->lock = NULL;
+    assert_int_equal(rlock_testing_handles(t), 0);
+}
+
 /* --- a process that is stopped, or killed --- */
 
 static void frozen_process_is_told_of_its_loss_when_it_goes_on(void **state) {
@@ -260,6 +326,7 @@ answer_that_waited_in_the_socket_is_read_before_the_connection_is_given_up(void 
     struct owner *o = owner_new("k");
     rlock_stats stats;
     (void)state;
+    connects();
     rlock_testing_latency(t, 10);
     acquire(o, RLOCK_FOREVER, 60000);
     rlock_testing_pass(t, 1);
@@ -322,7 +389,9 @@ static void killed_process_keeps_its_key_until_the_lease_is_over(void **state) {
     rlock_testing_pass(t, 1);
     acquire(b, RLOCK_FOREVER, 0);
     rlock_testing_kill(two);
-    rlock_free(a->lock); /* no release reaches the server */
+    rlock_testing_kill(two);
+    rlock_testing_server(two, RLOCK_TESTING_UP); /* which brings nobody back */
+    rlock_free(a->lock);                         /* no release reaches the server */
     a->lock = NULL;
     rlock_client_free(other);
     rlock_testing_free(two);
@@ -362,13 +431,6 @@ static const struct fault *begins(void **state) {
         rlock_testing_pass(t, 50); /* the clients see that their connections are gone */
     }
     return fault_of(state);
-}
-
-/* A connection has to be there before the fault. */
-static void connects(void) {
-    struct owner *o = holder("first", 1000);
-    assert_int_equal(rlock_release(o->lock, NULL, NULL), RLOCK_OK);
-    rlock_testing_pass(t, 1);
 }
 
 static void fault_ends_an_attempt(void **state) {
@@ -560,6 +622,30 @@ static void answer_that_takes_longer_than_the_command_timeout_is_none(void **sta
     assert_true(rlock_is_held(o->lock));
 }
 
+static void connecting_takes_the_latency_too(void **state) {
+    struct owner *o = owner_new("k");
+    int64_t start_ms = rlock_testing_now_ms(t);
+    (void)state;
+    rlock_testing_latency(t, 40);
+    acquire(o, 0, 60000);
+    rlock_testing_pass(t, TIMEOUT_MS);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_int_equal(o->at_ms[RLOCK_ACQUIRED], start_ms + 40 + 40);
+}
+
+static void server_that_is_too_far_away_is_not_connected_to(void **state) {
+    struct owner *o = owner_new("k");
+    (void)state;
+    rlock_testing_latency(t, TIMEOUT_MS + 10);
+    acquire(o, 0, 60000);
+    rlock_testing_pass(t, 3 * TIMEOUT_MS);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_CONN);
+    rlock_testing_latency(t, 10);
+    acquire(o, RLOCK_FOREVER, 60000);
+    rlock_testing_pass(t, 1000);
+    assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+}
+
 /* --- answers that are lost --- */
 
 static void lost_answer_of_an_attempt_leaves_nothing_behind(void **state) {
@@ -730,6 +816,31 @@ static void others_know_the_kind_of_the_key(void **state) {
     assert_int_equal(sems->status[RLOCK_ACQUIRED], RLOCK_ERR_BUSY);
     owner_new("s"); /* the last handle made for the key is a mutex now */
     assert_int_equal(rlock_testing_hold(t, "s", 1000), RLOCK_ERR_WRONG_TYPE);
+}
+
+static void full_server_says_of_several_keys_that_one_of_them_is_held(void **state) {
+    const char *keys[3] = {"one", "second", "last"};
+    rlock_options options;
+    struct owner *set;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.keys = keys;
+    options.key_count = 3;
+    set = owner_with(client, &options);
+    assert_int_equal(rlock_testing_hold(t, "last", 60000), RLOCK_OK);
+    rlock_testing_server(t, RLOCK_TESTING_FULL);
+    acquire(set, 0, 1000);
+    rlock_testing_pass(t, 1);
+    assert_int_equal(set->status[RLOCK_ACQUIRED], RLOCK_ERR_BUSY);
+    assert_int_equal(rlock_testing_let_go(t, "last"), RLOCK_OK);
+    acquire(set, 0, 1000);
+    rlock_testing_pass(t, 1);
+    assert_int_equal(set->status[RLOCK_ACQUIRED], RLOCK_ERR_SERVER);
+    rlock_testing_server(t, RLOCK_TESTING_UP);
+    acquire(set, 0, 1000);
+    rlock_testing_pass(t, 1);
+    assert_int_equal(set->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_int_equal(rlock_testing_holders(t, "one") + rlock_testing_holders(t, "second"), 2);
 }
 
 static void waiters_of_a_queue_are_served_in_their_order(void **state) {
@@ -1010,6 +1121,9 @@ int main(int argc, char **argv) {
         TEST(day_of_renewals_takes_no_time),
         TEST(timers_of_the_program_fire_in_their_order),
         TEST(until_stops_at_the_callback_that_it_waits_for),
+        TEST(program_that_is_always_late_does_not_stop_the_test),
+        TEST(time_without_an_end_is_a_hundred_years),
+        TEST(handles_that_are_left_are_counted),
         TEST(frozen_process_is_told_of_its_loss_when_it_goes_on),
         TEST(short_freeze_costs_nothing),
         TEST(expiry_comes_before_an_answer_that_waited_in_the_socket),
@@ -1030,6 +1144,8 @@ int main(int argc, char **argv) {
         TEST(silence_that_is_short_is_only_a_delay),
         TEST(silence_cuts_off_what_is_pushed_too),
         TEST(answer_that_takes_longer_than_the_command_timeout_is_none),
+        TEST(connecting_takes_the_latency_too),
+        TEST(server_that_is_too_far_away_is_not_connected_to),
         TEST(lost_answer_of_an_attempt_leaves_nothing_behind),
         TEST(lost_answer_of_a_waiter_is_asked_for_again),
         TEST(request_whose_answer_is_lost_was_executed),
@@ -1040,6 +1156,7 @@ int main(int argc, char **argv) {
         TEST(key_that_another_holds_is_waited_for),
         TEST(key_that_another_lets_go_is_had_at_once),
         TEST(others_know_the_kind_of_the_key),
+        TEST(full_server_says_of_several_keys_that_one_of_them_is_held),
         TEST(waiters_of_a_queue_are_served_in_their_order),
         TEST(commands_that_mean_nothing_are_refused),
         TEST(store_needs_the_loop_of_its_process),
@@ -1051,6 +1168,8 @@ int main(int argc, char **argv) {
         TEST(kit_without_memory_says_so),
         TEST(hopeless_test_is_ended_with_a_word),
         cmocka_unit_test(kit_says_of_each_fault_and_theft_what_a_real_server_says),
+        cmocka_unit_test(kit_says_of_a_full_server_what_a_real_one_says_of_each_kind),
+        cmocka_unit_test(kit_says_of_a_deleted_key_what_a_real_server_says_of_each_kind),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

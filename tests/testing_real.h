@@ -227,4 +227,207 @@ static void kit_says_of_each_fault_and_theft_what_a_real_server_says(void **stat
     rlock_poll_free(alike_loop);
 }
 
+/* --- a server without memory, and one who deletes, for each kind --- */
+
+struct kind_row {
+    const char *name;
+    rlock_kind kind;
+    bool fencing, two; /* two: keys */
+    uint32_t permits;
+};
+
+static const struct kind_row kind_rows[] = {
+    {"mutex", RLOCK_KIND_MUTEX, false, false, 0},   {"fenced", RLOCK_KIND_MUTEX, true, false, 0},
+    {"two", RLOCK_KIND_MUTEX, false, true, 0},      {"fair", RLOCK_KIND_FAIR, false, false, 0},
+    {"turn", RLOCK_KIND_FAIR, true, false, 0},      {"read", RLOCK_KIND_READ, false, false, 0},
+    {"write", RLOCK_KIND_WRITE, false, false, 0},   {"full", RLOCK_KIND_SEMAPHORE, false, false, 1},
+    {"room", RLOCK_KIND_SEMAPHORE, false, false, 2}};
+#define KIND_ROWS ((int)(sizeof kind_rows / sizeof *kind_rows))
+
+/* What is asked of a full server: the key is free, held, or held and then released. */
+enum { FREE_TRIED, FREE_WAITED, HELD_TRIED, HELD_WAITED, LEFT_WAITED, ASKED };
+static const char *const asked_names[] = {"free, tried", "free, waited for", "held, tried",
+                                          "held, waited for", "released, waited for"};
+
+static struct owner kind_holders[2][KIND_ROWS][ASKED], kind_askers[2][KIND_ROWS][ASKED];
+
+static void kind_handle(struct owner *o, rlock_client *c, const struct kind_row *row, int asked) {
+    char first[32], second[32];
+    const char *keys[2] = {first, second};
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    snprintf(first, sizeof first, "{%s:%d}", row->name, asked);
+    snprintf(second, sizeof second, "{%s:%d}b", row->name, asked);
+    options.kind = row->kind;
+    options.key = row->two ? NULL : first;
+    options.keys = row->two ? keys : NULL;
+    options.key_count = row->two ? 2 : 0;
+    options.permits = row->permits;
+    options.fencing = row->fencing;
+    options.on_lost = on_event;
+    options.user = o;
+    memset(o, 0, sizeof *o);
+    assert_int_equal(rlock_new(&o->lock, c, &options), RLOCK_OK);
+}
+
+static void kinds_free(struct owner (*all)[ASKED]) {
+    int i, k;
+    for (i = 0; i < KIND_ROWS; i++) {
+        for (k = 0; k < ASKED; k++) {
+            rlock_free(all[i][k].lock);
+            all[i][k].lock = NULL;
+        }
+    }
+}
+
+/* Two clients of a real server and two of the kit: alikes[0] and [1], [2] and [3]. */
+static void kinds_begin(void) {
+    int i, k, w;
+    signal(SIGPIPE, SIG_IGN);
+    memset(alikes, 0, sizeof alikes);
+    alike_loop = rlock_poll_new();
+    for (w = 0; w < 4; w++) {
+        struct alike *a = &alikes[w];
+        rlock_config config;
+        memset(&config, 0, sizeof config);
+        config.command_timeout_ms = ALIKE_TIMEOUT_MS;
+        config.watchdog_lease_ms = 5000; /* renewed after 1.5 s at the earliest */
+        config.log = on_log;
+        if (w == 0) {
+            assert_int_equal(server_start(&a->server, NULL), 0);
+            a->hand = redisConnectUnix(a->server.socket);
+            assert_true(a->hand != NULL && a->hand->err == 0);
+        }
+        if (w >= 2) {
+            a->t = rlock_testing_new(alikes[2].t);
+        }
+        config.loop = w < 2 ? rlock_poll_loop(alike_loop) : rlock_testing_loop(a->t);
+        config.store = w < 2 ? NULL : rlock_testing_store(a->t);
+        config.unix_path = w < 2 ? alikes[0].server.socket : NULL;
+        assert_int_equal(rlock_client_new(&a->client, &config), RLOCK_OK);
+    }
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            for (k = 0; k < ASKED; k++) {
+                kind_handle(&kind_holders[w][i][k], alikes[2 * w].client, &kind_rows[i], k);
+                kind_handle(&kind_askers[w][i][k], alikes[2 * w + 1].client, &kind_rows[i], k);
+            }
+        }
+    }
+}
+
+/* Time passes on the real server and in the kit, which has one clock. */
+static void kinds_run(int64_t ms) {
+    int64_t until_ms = alike_now_ms() + ms;
+    while (alike_now_ms() < until_ms) {
+        rlock_poll_once(alike_loop, 5);
+    }
+    rlock_testing_pass(alikes[2].t, ms);
+}
+
+static void kinds_end(void) {
+    int w;
+    for (w = 0; w < 2; w++) {
+        kinds_free(kind_holders[w]);
+        kinds_free(kind_askers[w]);
+    }
+    for (w = 0; w < 4; w++) {
+        rlock_client_free(alikes[w].client);
+    }
+    rlock_testing_free(alikes[3].t);
+    rlock_testing_free(alikes[2].t);
+    redisFree(alikes[0].hand);
+    server_stop(&alikes[0].server);
+    rlock_poll_free(alike_loop);
+}
+
+static void kit_says_of_a_full_server_what_a_real_one_says_of_each_kind(void **state) {
+    int i, k, w;
+    (void)state;
+    kinds_begin();
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            for (k = HELD_TRIED; k < ASKED; k++) {
+                acquire(&kind_holders[w][i][k], 5000, 60000);
+            }
+            acquire(&kind_askers[w][i][HELD_TRIED], 0, 1000); /* it is connected before the fault */
+        }
+    }
+    kinds_run(300);
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            assert_int_equal(kind_holders[w][i][HELD_TRIED].status[RLOCK_ACQUIRED], RLOCK_OK);
+            (void)rlock_release(kind_askers[w][i][HELD_TRIED].lock, NULL, NULL);
+        }
+    }
+    kinds_run(50);
+    alike_says(&alikes[0], "CONFIG SET maxmemory 1");
+    rlock_testing_server(alikes[2].t, RLOCK_TESTING_FULL);
+    rlock_testing_server(alikes[3].t, RLOCK_TESTING_FULL);
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            for (k = 0; k < ASKED; k++) {
+                kind_askers[w][i][k].status[RLOCK_ACQUIRED] = 1;
+                acquire(&kind_askers[w][i][k], k == FREE_TRIED || k == HELD_TRIED ? 0 : 600, 60000);
+            }
+        }
+    }
+    kinds_run(300);
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            assert_int_equal(rlock_release(kind_holders[w][i][LEFT_WAITED].lock, on_event,
+                                           &kind_holders[w][i][LEFT_WAITED]),
+                             RLOCK_OK);
+        }
+    }
+    kinds_run(600);
+    for (i = 0; i < KIND_ROWS; i++) {
+        for (k = 0; k < ASKED; k++) {
+            int real = kind_askers[0][i][k].status[RLOCK_ACQUIRED];
+            int kit = kind_askers[1][i][k].status[RLOCK_ACQUIRED];
+            if (real != kit) {
+                fail_msg("%s, %s: a real server: %s; the kit: %s", kind_rows[i].name,
+                         asked_names[k], rlock_strerror(real), rlock_strerror(kit));
+            }
+        }
+    }
+    kinds_end();
+}
+
+/* Not by another client of rlock, which notifies: by DEL. A hold of two keys loses its second. */
+static void kit_says_of_a_deleted_key_what_a_real_server_says_of_each_kind(void **state) {
+    char key[64];
+    int i, k, w, round;
+    (void)state;
+    kinds_begin();
+    for (w = 0; w < 2; w++) {
+        for (i = 0; i < KIND_ROWS; i++) {
+            acquire(&kind_holders[w][i][0], 5000, 0);
+        }
+    }
+    kinds_run(300); /* a hold that is older than 100 ms is registered for push */
+    for (i = 0; i < KIND_ROWS; i++) {
+        snprintf(key, sizeof key, "DEL {%s:0}%s", kind_rows[i].name, kind_rows[i].two ? "b" : "");
+        alike_says(&alikes[0], key);
+        assert_int_equal(rlock_testing_delete(alikes[3].t, key + 4), RLOCK_OK);
+    }
+    for (round = 0; round < 2; round++) { /* before the next renewal, and after it */
+        kinds_run(round == 0 ? 600 : 1400);
+        for (i = 0; i < KIND_ROWS; i++) {
+            const struct owner *real = &kind_holders[0][i][0], *kit = &kind_holders[1][i][0];
+            k = round > 0 ||
+                (kind_rows[i].kind != RLOCK_KIND_READ && kind_rows[i].kind != RLOCK_KIND_SEMAPHORE);
+            if (real->count[RLOCK_LOST] != k || kit->count[RLOCK_LOST] != k ||
+                real->reason[RLOCK_LOST] != kit->reason[RLOCK_LOST]) {
+                fail_msg("%s, look %d: a real server %d times, reason %d; the kit %d times, "
+                         "reason %d",
+                         kind_rows[i].name, round, real->count[RLOCK_LOST],
+                         (int)real->reason[RLOCK_LOST], kit->count[RLOCK_LOST],
+                         (int)kit->reason[RLOCK_LOST]);
+            }
+        }
+    }
+    kinds_end();
+}
+
 #endif /* TESTS_TESTING_REAL_H */
