@@ -117,9 +117,12 @@ typedef struct rlock__my { /* the store as one client sees it */
     /* Where the server is. */
     rlock__my_url url;
     char addresses[RLOCK__MY_ADDRESSES][INET6_ADDRSTRLEN + 16];
-    unsigned address_count, turn; /* turn: which one; the next at each attempt */
+    unsigned address_count, turn; /* turn: the first of an attempt, another one each time */
+    unsigned tried;               /* how many an attempt has given up */
+    int64_t until_us;             /* when an attempt is over */
     rlock_name name;
     char words[256], logged[256]; /* of an error; the last ones in the log */
+    char said[256];               /* by a server that an attempt has given up */
     rlock_info info;              /* of the question being answered */
 } rlock__my;
 
@@ -274,11 +277,36 @@ static inline void rlock__my_shut(rlock__my *my) {
     my->doing = RLOCK__MY_IDLE;
 }
 
+static inline void rlock__my_connect(rlock__my *my);
+
+/* Gives an address up that did not become ready, and tries the next one in what is left of the
+ * attempt. False: there is none, or somebody has to act. */
+static inline bool rlock__my_tries_next(rlock__my *my, rlock_fault fault) {
+    unsigned error = my->conn ? mysql_errno(my->conn) : 0; /* 2000 and more: of the library */
+    bool connects = my->state == RLOCK__MY_CONNECTS || my->state == RLOCK__MY_GREETS;
+    if (!connects || fault != RLOCK_FAULT_DOWN) {
+        return false;
+    }
+    if (!my->said[0] && (my->state == RLOCK__MY_GREETS || (error > 0 && error < 2000))) {
+        memcpy(my->said, my->words, sizeof my->said);
+    }
+    if (++my->tried >= my->address_count || rlock_client_now_us(my->client) >= my->until_us) {
+        memcpy(my->words, my->said[0] ? my->said : my->words, sizeof my->words);
+        return false;
+    }
+    rlock__my_shut(my);
+    rlock__my_connect(my);
+    return true;
+}
+
 /* A connection was lost, or an attempt to connect has failed. What was sent may have been done. */
 static inline void rlock__my_fail(rlock__my *my, rlock_fault fault, const char *text) {
     bool was_ready = my->state == RLOCK__MY_READY;
     unsigned i;
     text = rlock__my_words(my, text);
+    if (rlock__my_tries_next(my, fault)) {
+        return;
+    }
     if (was_ready || strcmp(my->logged, text) != 0) { /* each attempt has the same to say */
         memcpy(my->logged, my->words, sizeof my->logged);
         rlock_client_log(my->client, RLOCK_LOG_WARNING, "connection to MariaDB", text);
@@ -291,7 +319,7 @@ static inline void rlock__my_fail(rlock__my *my, rlock_fault fault, const char *
     }
     rlock__my_shut(my);
     my->state = RLOCK__MY_DOWN;
-    my->turn++;
+    my->turn += was_ready ? my->tried + 1 : 1;
     my->backoff_ms = my->backoff_ms * 2 < RLOCK__MY_BACKOFF_MAX_MS ? my->backoff_ms * 2
                                                                    : RLOCK__MY_BACKOFF_MAX_MS;
     if (my->backoff_ms < RLOCK__MY_BACKOFF_MIN_MS || was_ready) {
@@ -313,8 +341,6 @@ static inline void rlock__my_fail(rlock__my *my, rlock_fault fault, const char *
 }
 
 /* --- where the server is --- */
-
-static inline void rlock__my_connect(rlock__my *my);
 
 static inline void rlock__my_add_address(rlock__my *my, const struct sockaddr *address) {
     char *text = my->addresses[my->address_count];
@@ -359,8 +385,10 @@ static inline void rlock__my_open_next(rlock__my *my) {
     unsigned char bytes[sizeof(struct in6_addr)];
     const char *host = my->url.host;
     my->state = RLOCK__MY_NAMES;
-    my->address_count = 0;
-    rlock_timer_set(my->client, &my->timer, rlock_client_now_us(my->client) + my->timeout_us);
+    my->address_count = my->tried = 0;
+    my->said[0] = 0;
+    my->until_us = rlock_client_now_us(my->client) + my->timeout_us;
+    rlock_timer_set(my->client, &my->timer, my->until_us);
     if (my->url.socket || inet_pton(AF_INET, host, bytes) == 1 ||
         inet_pton(AF_INET6, host, bytes) == 1) {
         snprintf(my->addresses[0], sizeof my->addresses[0], "%s", my->url.socket ? "" : host);
@@ -432,8 +460,11 @@ static inline void rlock__my_connected(rlock__my *my) {
     }
 }
 
+/* Starts to connect to the next address. Each has its share of the time that is left. */
 static inline void rlock__my_connect(rlock__my *my) {
     const rlock__my_url *url = &my->url;
+    int64_t now_us = rlock_client_now_us(my->client);
+    const char *address = my->addresses[(my->turn + my->tried) % my->address_count];
     MYSQL *made = NULL;
     int wait;
     my->conn = rlock__my_make();
@@ -443,9 +474,10 @@ static inline void rlock__my_connect(rlock__my *my) {
     }
     my->state = RLOCK__MY_CONNECTS;
     my->doing = RLOCK__MY_CONNECT;
-    wait = mysql_real_connect_start(
-        &made, my->conn, url->socket ? NULL : my->addresses[my->turn % my->address_count],
-        url->user, url->password, url->database, url->port, url->socket, 0);
+    rlock_timer_set(my->client, &my->timer,
+                    now_us + (my->until_us - now_us) / (my->address_count - my->tried));
+    wait = mysql_real_connect_start(&made, my->conn, url->socket ? NULL : address, url->user,
+                                    url->password, url->database, url->port, url->socket, 0);
     my->suspended = wait != 0;
     if (wait) {
         rlock__my_watch(my, wait);

@@ -236,16 +236,24 @@ static inline void url_is_refused(const char *url, const char *words) {
     engine.forgets(store);
 }
 
-/* A port that accepts connections and says nothing; close() ends that. */
-static inline int silent_door(int *port) {
-    int door = socket(AF_INET, SOCK_STREAM, 0);
+/* Accepts connections at 127.0.0.x and says nothing; close() ends that. Port 0: any. */
+static inline int door_at(int x, int port) {
+    int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), on = 1;
     struct sockaddr_in a;
-    socklen_t len = sizeof a;
     memset(&a, 0, sizeof a);
     a.sin_family = AF_INET;
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + (uint32_t)x);
+    a.sin_port = htons((uint16_t)port);
+    setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     assert_int_equal(bind(door, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(listen(door, 4), 0);
+    return door;
+}
+
+static inline int silent_door(int *port) {
+    int door = door_at(1, 0);
+    struct sockaddr_in a;
+    socklen_t len = sizeof a;
     getsockname(door, (struct sockaddr *)&a, &len);
     *port = ntohs(a.sin_port);
     return door;

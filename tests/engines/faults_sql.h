@@ -16,6 +16,9 @@ static void refuses_k17(void);
 static void dead_one_waits(void);
 static int installs(void);
 
+/* Writes 256 bytes: the URL by TCP of a server that has this name. */
+static void writes_named(char *url, const char *host);
+
 /* The server has the hold for longer than the holder believes. */
 static void black_holed_holder_is_told_by_its_deadline(void **state) {
     struct owner *o;
@@ -135,6 +138,101 @@ static void documented_query_shows_who_holds_a_mutex(void **state) {
     assert_string_equal(sql("%s", query), "k");
     assert_int_equal(owner_release(o), RLOCK_OK);
     assert_string_equal(sql("%s", query), "");
+}
+
+/* The name two.example stands for two addresses, by a resolver of the test's own. */
+static struct {
+    rlock_name *asked;
+    struct sockaddr_in each[2];
+    const struct sockaddr *both[2];
+} two;
+
+static int resolves_to_two(void *state, rlock_name *name, const char *host) {
+    (void)state;
+    assert_string_equal(host, "two.example");
+    two.asked = name;
+    return 0;
+}
+
+static int name_is_asked(void *unused) {
+    (void)unused;
+    return two.asked != NULL;
+}
+
+/* Answers the question for the name, when it comes. */
+static void name_is_found(void) {
+    rlock_name *name;
+    assert_true(kit_until(name_is_asked, NULL, 3000));
+    name = two.asked;
+    two.asked = NULL;
+    rlock_on_resolved_all(name, two.both, 2);
+}
+
+/* 127.0.0.x each. */
+static rlock_client *client_of_two(int first, int second) {
+    rlock_config config;
+    char url[256];
+    int i;
+    memset(&two, 0, sizeof two);
+    for (i = 0; i < 2; i++) {
+        two.each[i].sin_family = AF_INET;
+        two.each[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + (uint32_t)(i ? second : first));
+        two.both[i] = (const struct sockaddr *)(const void *)&two.each[i];
+    }
+    writes_named(url, "two.example");
+    memset(&config, 0, sizeof config);
+    assert_int_equal(engine.makes(&made.stores[made.store_count], url), RLOCK_OK);
+    config.store = made.stores[made.store_count++];
+    config.loop = rlock_poll_loop(kit_poll);
+    config.loop.resolve = resolves_to_two;
+    config.log = kit_log;
+    config.command_timeout_ms = TIMEOUT_MS;
+    return kit_client(&config);
+}
+
+/* Whether somebody connects there, which is taken. */
+static int is_knocked_at(void *door) {
+    int it = accept4(*(const int *)door, NULL, NULL, SOCK_NONBLOCK);
+    if (it >= 0) {
+        close(it);
+    }
+    return it >= 0;
+}
+
+/* The server is at 127.0.0.1, and nobody at 127.0.0.2, then one who says nothing. So one attempt
+ * has to try both. */
+static void first_address_of_two_that_fails_is_not_the_last_word(void **state) {
+    int silent, port = g.server.port, door = -1;
+    (void)state;
+    for (silent = 0; silent < 2; silent++) {
+        struct owner *o;
+        door = silent ? door_at(2, port) : -1;
+        o = owner_new(client_of_two(2, 1), "k");
+        assert_int_equal(rlock_acquire(o->lock, 0, 1000, owner_told, o), RLOCK_OK);
+        name_is_found();
+        assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+    close(door);
+}
+
+/* Else one that is good and slow, and is the first, would never have the time it needs. */
+static void address_that_comes_first_is_another_one_at_each_attempt(void **state) {
+    int doors[2], port = g.server.port, attempt, i;
+    struct owner *o;
+    (void)state;
+    doors[0] = door_at(2, port);
+    doors[1] = door_at(3, port);
+    o = owner_new(client_of_two(2, 3), "k");
+    assert_int_equal(rlock_acquire(o->lock, 30000, 1000, owner_told, o), RLOCK_OK);
+    for (attempt = 0; attempt < 2; attempt++) {
+        name_is_found();
+        for (i = 0; i < 2; i++) {
+            assert_true(kit_until(is_knocked_at, &doors[(attempt + i) % 2], 5000));
+        }
+    }
+    close(doors[0]);
+    close(doors[1]);
 }
 
 /* --- rows --- */
@@ -257,6 +355,8 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
         TEST(session_that_an_operator_ends_loses_no_hold),                                        \
         TEST(functions_of_another_version_are_told),                                              \
         TEST(functions_may_be_installed_again_while_locks_are_held),                              \
+        TEST(first_address_of_two_that_fails_is_not_the_last_word),                               \
+        TEST(address_that_comes_first_is_another_one_at_each_attempt),                            \
         TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
         TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \
         TEST(waiters_whose_client_died_are_forgotten),                                            \

@@ -38,6 +38,10 @@ static int installs(void) {
     return mariadb_installs(&g.server, "stores/rlock_mariadb.sql");
 }
 
+static void writes_named(char *url, const char *host) {
+    snprintf(url, 256, "mysql://app@%s:%d/shop", host, g.server.port);
+}
+
 static void refuses_k17(void) {
     sql("CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON rlock_keys FOR EACH ROW "
         "BEGIN IF NEW.name = 'k17' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; "
@@ -394,55 +398,6 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     assert_int_equal(rlock_mariadb_new(&store, NULL, 0), RLOCK_ERR_ARG);
     assert_int_equal(rlock_mariadb_new(&store, "x", 8), RLOCK_ERR_ARG);
     rlock_mariadb_free(NULL);
-}
-
-/* The second of two addresses answers, and the first does not: by a resolver of the test's own. */
-static rlock_name *asked;
-
-static int resolves_to_two(void *state, rlock_name *name, const char *host) {
-    (void)state;
-    assert_string_equal(host, "two.example");
-    asked = name;
-    return 0;
-}
-
-static int is_asked(void *unused) {
-    (void)unused;
-    return asked != NULL;
-}
-
-static void name_is_resolved_and_each_address_is_tried(void **state) {
-    struct sockaddr_in dead, alive;
-    const struct sockaddr *both[2];
-    char url[200];
-    rlock_config config;
-    struct owner *o;
-    int tries;
-    (void)state;
-    snprintf(url, sizeof url, "mysql://app@two.example:%d/shop", g.server.port);
-    memset(&config, 0, sizeof config);
-    assert_int_equal(engine.makes(&made.stores[made.store_count], url), RLOCK_OK);
-    config.store = made.stores[made.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.loop.resolve = resolves_to_two;
-    config.command_timeout_ms = TIMEOUT_MS;
-    o = owner_new(kit_client(&config), "k");
-    memset(&dead, 0, sizeof dead);
-    dead.sin_family = AF_INET;
-    dead.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1); /* 127.0.0.2: nobody listens */
-    alive = dead;
-    alive.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    both[0] = (const struct sockaddr *)(const void *)&dead;
-    both[1] = (const struct sockaddr *)(const void *)&alive;
-    assert_int_equal(rlock_acquire(o->lock, 10000, 1000, owner_told, o), RLOCK_OK);
-    for (tries = 0; tries < 2; tries++) {
-        rlock_name *name;
-        assert_true(kit_until(is_asked, NULL, 3000));
-        name = asked;
-        asked = NULL;
-        rlock_on_resolved_all(name, both, 2);
-    }
-    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
 }
 
 static void address_that_says_nothing_is_given_up(void **state) {
@@ -962,7 +917,6 @@ int main(int argc, char **argv) {
         TEST(wrong_password_is_told_and_not_shown),
         TEST(account_without_the_right_is_told),
         TEST(url_that_is_wrong_is_refused_without_its_password),
-        TEST(name_is_resolved_and_each_address_is_tried),
         TEST(address_that_says_nothing_is_given_up),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
         TEST(what_is_told_as_held_is_written_though_nothing_changes),

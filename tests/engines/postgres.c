@@ -39,6 +39,10 @@ static int installs(void) {
     return postgres_installs(&g.server, "stores/rlock_postgres.sql");
 }
 
+static void writes_named(char *url, const char *host) {
+    snprintf(url, 256, "postgres://me@%s:%d/postgres", host, g.server.port);
+}
+
 static void refuses_k17(void) {
     sql("CREATE OR REPLACE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'not this one'; END $$");
