@@ -57,11 +57,11 @@
  *     >>redis-address    where an attempt to connect leads
  *     >>redis-dialect    requests as RESP, replies as answers, errors as faults
  *     >>redis-link       a connection under hiredis
+ *     >>redis-wait       a grant or a renewal counts when enough replicas have it
  *     >>redis-push       what the server reports unasked
  *     >>redis-sentinel   where the primary is, asked of Sentinels
  *     >>redis-quarantine a server that may have lost holds grants none until they would have ended
  *     >>redis-greeting   a connection from the first attempt until it can be used
- *     >>redis-wait       a grant or a renewal counts when enough replicas have it
  *     >>redis-store      requests in their order, many in one command, and what is answered
  *     >>redis-url        config.url, one text for the address and all settings that a text can say
  *     >>cluster-map      the slots of a cluster
@@ -878,8 +878,8 @@ typedef struct rlock_config {
      * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
      * hold has the deadline that it had before the renewal. */
     int replicas;
-    int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
-                            them. Meanwhile the server answers this client nothing else */
+    int64_t replicas_ms; /* a quarter of the command timeout; 1 to a third of it; how long one WAIT
+                            takes at most. Meanwhile the server answers this client nothing else */
 
     /* None; called with everything that happens: >>reports. It may not call the library, and costs
      * nothing where it is none. */
@@ -2466,8 +2466,8 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     config->replicas_ms =
         config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
     if (config->replicas &&
-        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 2)) {
-        rlock__line_add(line, 0, "config.replicas_ms is above half of config.command_timeout_ms",
+        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 3)) {
+        rlock__line_add(line, 0, "config.replicas_ms is above a third of config.command_timeout_ms",
                         "");
         return false;
     }
@@ -3367,7 +3367,8 @@ typedef struct rlock__sync {
     int replicas;    /* 0: none */
     int64_t ms;      /* how long one WAIT takes at most */
     rlock_link kept; /* commands whose answers wait for one */
-    bool wanted;     /* in this flush */
+    bool wanted;     /* something was sent that the next one has to cover */
+    bool out;        /* one is; the server runs what comes behind it after its answer */
     bool refused;    /* the last one was; it was logged */
     char words[RLOCK__LINE];
 } rlock__sync;
@@ -5147,6 +5148,223 @@ static void rlock__conn_end(rlock__conn *conn) {
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-wait - a grant or a renewal counts when enough replicas have it: config.replicas
+ *
+ * One WAIT follows the acquires and renewals of a flush. What they were answered is kept until the
+ * WAIT is answered: replies come in the order of the commands, so that answer is about all of them.
+ * If too few replicas have it, a grant is given back before it is answered as refused for now. A
+ * renewal is answered so at once: the hold has the deadline that it had.
+ *
+ * The server runs nothing else of a client while a WAIT of it is out, so a second one would only
+ * stand behind the first. One is out at a time; what was sent meanwhile is covered by the next.
+ */
+
+static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    answer->sure = !request->store.note || request->store.note == redis->epoch ||
+                   rlock__epoch_gone(redis, request->store.note);
+    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
+        request->store.note = 0; /* also if it was refused: this attempt is over */
+    }
+    redis->events->answered(redis->owner, request, answer);
+}
+
+static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
+                                const char *text) {
+    rlock_answer answer;
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    answer.fault = fault;
+    answer.text = text;
+    redis->events->answered(redis->owner, request, &answer);
+}
+
+/* Why the connection ended, or NULL. */
+static const char *rlock__lost_words(const rlock__redis *redis) {
+    return redis->commands.text[0] ? redis->commands.text : NULL;
+}
+
+/* Answers that the connection ended, or the server's words did not say what was done. */
+static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
+    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
+}
+
+/* True if a success of the request counts only when replicas have it. */
+static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
+    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
+                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
+}
+
+/* Answers a request, at once or when replicas have what was done for it. Those of a command that
+ * are kept move to its head: those before have been answered. */
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    rlock__command *command = (rlock__command *)request->store.data;
+    if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
+        rlock__answer_now(redis, request, answer);
+        return;
+    }
+    RLOCK_ASSERT(command->kept < command->count);
+    command->requests[command->kept++] = request;
+    command->fence = answer->fence; /* of an acquire, which is alone in its command */
+    command->ours = answer->ours;
+}
+
+/* Puts a command away whose reply was read. */
+static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    if (command->kept) {
+        command->count = command->kept;
+        rlock__list_append(&redis->sync.kept, &command->link);
+    } else { /* first: few get room for a batch */
+        rlock__list_append(redis->spare.next, &command->link);
+    }
+}
+
+/* What was granted and not copied is surely gone, or may still be there. If the release of it was
+ * not answered, a server may execute it late: at any time, wherever the client is by then. So that
+ * token is spent. */
+static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__command *command = (rlock__command *)data;
+    rlock__redis *redis = command->redis;
+    rlock_request *request = command->requests[0];
+    const redisReply *reply = (const redisReply *)raw;
+    bool told = request && !redis->closing;
+    bool back = reply && reply->type == REDIS_REPLY_INTEGER;
+    rlock_answer answer;
+    (void)ac;
+    if (reply) {
+        rlock__conn_answered(&redis->commands);
+    }
+    memset(&answer, 0, sizeof answer);
+    answer.outcome = RLOCK_OUTCOME_FAULT;
+    if (told && back) {
+        answer.fault = RLOCK_FAULT_BUSY;
+        answer.text = redis->sync.words;
+        rlock__answer_now(redis, request, &answer); /* this attempt is over */
+    } else if (told) {
+        answer.fault = RLOCK_FAULT_UNKNOWN;
+        answer.text = reply ? reply->str : rlock__lost_words(redis);
+        answer.spent = !reply;
+        redis->events->answered(redis->owner, request, &answer);
+    }
+    command->kept = 0;
+    rlock__command_done(redis, command);
+}
+
+/* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
+static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
+    rlock_request back = *command->requests[0];
+    back.op = RLOCK_OP_RELEASE;
+    back.flags = 0;
+    back.fences = 0;
+    back.next = 0;
+    back.store.how = RLOCK__HOW_EVAL;
+    if (!rlock__command_asks(redis, command)) {
+        return false;
+    }
+    rlock__put_request(redis, &back);
+    return rlock__command_send(redis, command, rlock__on_given_back);
+}
+
+/* Notes what a WAIT was answered. True: enough replicas have what was written. */
+static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
+    rlock__sync *sync = &redis->sync;
+    bool counted = reply->type == REDIS_REPLY_INTEGER;
+    char number[21];
+    size_t n;
+    if (counted) {
+        number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
+        rlock__line_add(sync->words, n, " of ", number);
+    } else {
+        rlock__line_add(sync->words, 0, "WAIT is refused: ", reply->str);
+    }
+    if (!counted && !sync->refused) {
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, sync->words, NULL);
+    }
+    sync->refused = !counted;
+    return counted && reply->integer >= sync->replicas;
+}
+
+/* Answers what was kept for one command. */
+static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, bool heard,
+                               bool synced) {
+    bool back = false;
+    uint32_t i;
+    for (i = 0; i < command->count; i++) {
+        rlock_request *request = command->requests[i];
+        rlock_answer answer;
+        if (request && synced) {
+            memset(&answer, 0, sizeof answer);
+            answer.fence = command->fence;
+            answer.ours = command->ours;
+            rlock__answer_now(redis, request, &answer);
+        } else if (request && heard && request->op == RLOCK_OP_RENEW) {
+            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+        } else if (request && heard && rlock__give_back(redis, command)) {
+            back = true;
+        } else if (request) {
+            rlock__answer_unknown(redis, request);
+        }
+    }
+    command->kept = 0;
+    if (!back) {
+        rlock__command_done(redis, command);
+    }
+}
+
+/* Answers all that was kept. */
+static void rlock__sync_end(rlock__redis *redis, bool heard, bool synced) {
+    while (!rlock__list_empty(&redis->sync.kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__sync_settle(redis, command, heard, synced);
+    }
+}
+
+/* Buries the command connection, which is doomed: nobody is asked any more about what was sent on
+ * it. */
+static void rlock__commands_bury(rlock__redis *redis) {
+    redis->sync.wanted = false;
+    rlock__sync_end(redis, false, false);
+    rlock__conn_bury(&redis->commands);
+}
+
+static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    bool heard = reply && (reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_ERROR);
+    rlock__redis *redis;
+    bool synced;
+    (void)data;
+    if (!conn) {
+        return; /* rlock__redis_free finds what was kept */
+    }
+    redis = conn->redis;
+    redis->sync.out = false;
+    if (reply) {
+        rlock__conn_answered(conn);
+    }
+    if (reply && !heard) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    }
+    synced = heard && rlock__sync_told(redis, reply);
+    rlock__sync_end(redis, heard, synced);
+}
+
+/* After the last command of a flush: asks whether replicas have what was sent since the last time,
+ * unless one is out. */
+static void rlock__sync_ask(rlock__redis *redis) {
+    if (redis->sync.wanted && !redis->sync.out) {
+        redis->sync.wanted = false;
+        rlock__put_words(redis, "WAIT", 2);
+        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
+        rlock__put_number(redis, (uint64_t)redis->sync.ms);
+        redis->sync.out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-push - what the server reports unasked: a key changed, a token is notified
  */
 
@@ -5475,7 +5693,7 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__conn *conn = &redis->commands;
     if (conn->ac) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
-        rlock__conn_bury(conn);
+        rlock__commands_bury(redis);
     }
     conn->walks = false;
     rlock__dealloc(redis->place.host);
@@ -5648,7 +5866,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
         rlock__conn_doom(&redis->commands, conn->fault, words);
-        rlock__conn_bury(&redis->commands); /* no event of its own comes */
+        rlock__commands_bury(redis); /* no event of its own comes */
     }
 }
 
@@ -6126,6 +6344,7 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
     if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
         rlock__conn_greet(conn);
     }
@@ -6133,12 +6352,14 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
     }
     if (conn->ac && !conn->doomed &&
-        rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
+        rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
-    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
+    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding && !redis->sync.wanted);
     if (conn->doomed && rlock__is_sentinel(conn)) {
-        rlock__sentinel_bury(conn->redis);
+        rlock__sentinel_bury(redis);
+    } else if (conn->doomed && conn == &redis->commands) {
+        rlock__commands_bury(redis);
     } else if (conn->doomed) {
         rlock__conn_bury(conn);
     }
@@ -6420,205 +6641,6 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
     conn->io.ready = rlock__conn_on_io;
     conn->fd = -1;
     return added;
-}
-
-/* ------------------------------------------------------------------------------------------------
- * >>redis-wait - a grant or a renewal counts when enough replicas have it: config.replicas
- *
- * One WAIT follows the acquires and renewals of a flush. What they were answered is kept until the
- * WAIT is answered: replies come in the order of the commands, so that answer is about all of them.
- * If too few replicas have it, a grant is given back before it is answered as refused for now. A
- * renewal is answered so at once: the hold has the deadline that it had.
- */
-
-static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
-    answer->sure = !request->store.note || request->store.note == redis->epoch ||
-                   rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
-        request->store.note = 0; /* also if it was refused: this attempt is over */
-    }
-    redis->events->answered(redis->owner, request, answer);
-}
-
-static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
-                                const char *text) {
-    rlock_answer answer;
-    memset(&answer, 0, sizeof answer);
-    answer.outcome = RLOCK_OUTCOME_FAULT;
-    answer.fault = fault;
-    answer.text = text;
-    redis->events->answered(redis->owner, request, &answer);
-}
-
-/* Why the connection ended, or NULL. */
-static const char *rlock__lost_words(const rlock__redis *redis) {
-    return redis->commands.text[0] ? redis->commands.text : NULL;
-}
-
-/* Answers that the connection ended, or the server's words did not say what was done. */
-static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
-    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
-}
-
-/* True if a success of the request counts only when replicas have it. */
-static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
-    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
-                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
-}
-
-/* Answers a request, at once or when replicas have what was done for it. Those of a command that
- * are kept move to its head: those before have been answered. */
-static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    rlock__command *command = (rlock__command *)request->store.data;
-    if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
-        rlock__answer_now(redis, request, answer);
-        return;
-    }
-    RLOCK_ASSERT(command->kept < command->count);
-    command->requests[command->kept++] = request;
-    command->fence = answer->fence; /* of an acquire, which is alone in its command */
-    command->ours = answer->ours;
-}
-
-/* Puts a command away whose reply was read. */
-static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
-    if (command->kept) {
-        command->count = command->kept;
-        rlock__list_append(&redis->sync.kept, &command->link);
-    } else { /* first: few get room for a batch */
-        rlock__list_append(redis->spare.next, &command->link);
-    }
-}
-
-/* What was granted and not copied is surely gone, or may still be there. If the release of it was
- * not answered, a server may execute it late: at any time, wherever the client is by then. So that
- * token is spent. */
-static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__command *command = (rlock__command *)data;
-    rlock__redis *redis = command->redis;
-    rlock_request *request = command->requests[0];
-    const redisReply *reply = (const redisReply *)raw;
-    bool told = request && !redis->closing;
-    bool back = reply && reply->type == REDIS_REPLY_INTEGER;
-    rlock_answer answer;
-    (void)ac;
-    if (reply) {
-        rlock__conn_answered(&redis->commands);
-    }
-    memset(&answer, 0, sizeof answer);
-    answer.outcome = RLOCK_OUTCOME_FAULT;
-    if (told && back) {
-        answer.fault = RLOCK_FAULT_BUSY;
-        answer.text = redis->sync.words;
-        rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (told) {
-        answer.fault = RLOCK_FAULT_UNKNOWN;
-        answer.text = reply ? reply->str : rlock__lost_words(redis);
-        answer.spent = !reply;
-        redis->events->answered(redis->owner, request, &answer);
-    }
-    command->kept = 0;
-    rlock__command_done(redis, command);
-}
-
-/* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
-static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
-    rlock_request back = *command->requests[0];
-    back.op = RLOCK_OP_RELEASE;
-    back.flags = 0;
-    back.fences = 0;
-    back.next = 0;
-    back.store.how = RLOCK__HOW_EVAL;
-    if (!rlock__command_asks(redis, command)) {
-        return false;
-    }
-    rlock__put_request(redis, &back);
-    return rlock__command_send(redis, command, rlock__on_given_back);
-}
-
-/* Notes what a WAIT was answered. True: enough replicas have what was written. */
-static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
-    rlock__sync *sync = &redis->sync;
-    bool counted = reply->type == REDIS_REPLY_INTEGER;
-    char number[21];
-    size_t n;
-    if (counted) {
-        number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
-        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
-        number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
-        rlock__line_add(sync->words, n, " of ", number);
-    } else {
-        rlock__line_add(sync->words, 0, "WAIT is refused: ", reply->str);
-    }
-    if (!counted && !sync->refused) {
-        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, sync->words, NULL);
-    }
-    sync->refused = !counted;
-    return counted && reply->integer >= sync->replicas;
-}
-
-/* Answers what was kept for one command. */
-static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, bool heard,
-                               bool synced) {
-    bool back = false;
-    uint32_t i;
-    for (i = 0; i < command->count; i++) {
-        rlock_request *request = command->requests[i];
-        rlock_answer answer;
-        if (request && synced) {
-            memset(&answer, 0, sizeof answer);
-            answer.fence = command->fence;
-            answer.ours = command->ours;
-            rlock__answer_now(redis, request, &answer);
-        } else if (request && heard && request->op == RLOCK_OP_RENEW) {
-            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
-        } else if (request && heard && rlock__give_back(redis, command)) {
-            back = true;
-        } else if (request) {
-            rlock__answer_unknown(redis, request);
-        }
-    }
-    command->kept = 0;
-    if (!back) {
-        rlock__command_done(redis, command);
-    }
-}
-
-static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
-    rlock__conn *conn = (rlock__conn *)ac->data;
-    const redisReply *reply = (const redisReply *)raw;
-    bool heard = reply && (reply->type == REDIS_REPLY_INTEGER || reply->type == REDIS_REPLY_ERROR);
-    rlock__redis *redis;
-    bool synced;
-    (void)data;
-    if (!conn) {
-        return; /* rlock__redis_free finds what was kept */
-    }
-    redis = conn->redis;
-    if (reply) {
-        rlock__conn_answered(conn);
-    }
-    if (reply && !heard) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
-    }
-    synced = heard && rlock__sync_told(redis, reply);
-    while (!rlock__list_empty(&redis->sync.kept)) {
-        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
-        rlock__list_remove(&command->link);
-        rlock__sync_settle(redis, command, heard, synced);
-    }
-}
-
-/* After the last command of a flush: asks whether replicas have what it writes. */
-static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted) {
-        redis->sync.wanted = false;
-        rlock__put_words(redis, "WAIT", 2);
-        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
-        rlock__put_number(redis, (uint64_t)redis->sync.ms);
-        rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
-    }
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -8086,7 +8108,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
-    return busy;
+    return busy || (redis && redis->sync.wanted);
 }
 
 static bool rlock__peer_ready(const rlock__peer *peer) {
@@ -14151,4 +14173,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: f3fd9ef919b81f5d */
+/* tools/join makes this file of src/: edit that. Digest of all above: f6f6fbef82cfa64b */

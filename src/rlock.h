@@ -260,6 +260,8 @@ extern "C" {
 
 #include "store/redis/link.h"
 
+#include "store/redis/wait.h"
+
 #include "store/redis/push.h"
 
 #include "store/redis/sentinel.h"
@@ -267,8 +269,6 @@ extern "C" {
 #include "store/redis/quarantine.h"
 
 #include "store/redis/greeting.h"
-
-#include "store/redis/wait.h"
 
 #include "store/redis/store.h"
 

@@ -14,7 +14,8 @@ struct stage_conn {
     int fd;        /* -1 = closed */
     uint32_t home; /* the address that it was made to, on TCP */
     int port;
-    bool watching;
+    bool watching, serves; /* it is the push connection; it is the command connection */
+    int64_t blocked_us;    /* until then a WAIT is out; 0 = none is */
     size_t len;
     char bytes[16384];
 };
@@ -42,6 +43,8 @@ static struct {
     int told[STAGE_LIES];
     const char *(*script)(const struct stage_conn *conn, const struct words *words); /* or NULL */
     bool maps; /* it answers CLUSTER SLOTS too; else all are at the address that is asked */
+    int64_t wait_us;        /* how long a WAIT takes that is not answered at once; 0 = for ever */
+    const char *wait_ends;  /* its answer then */
 } stage;
 
 static void *stage_open(void *ctx, rlock_client *client) {
@@ -129,7 +132,9 @@ static void stage_lies(const char *command, const char *answer, bool instead, bo
     stage.lies[i].once = once;
 }
 
+/* The answer to a WAIT that is out is one of these. */
 static void stage_says(struct stage_conn *conn, const char *text) {
+    conn->blocked_us = 0;
     assert_int_equal(send(conn->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
 }
 
@@ -172,12 +177,36 @@ static const char *stage_is_honest(const struct words *words) {
     return liar_hears(words, "CLIENT KILL") ? ":1\r\n" : liar_is_honest(words);
 }
 
+/* A WAIT that is not answered blocks its connection, as at a real server. */
+static void stage_blocks(struct stage_conn *conn, const struct words *words, const char *answer) {
+    if (liar_hears(words, "WAIT") && *answer == '\0') {
+        conn->blocked_us = stage.wait_us > 0 ? stage.now_us + stage.wait_us : INT64_MAX;
+    }
+}
+
+/* Returns when the next WAIT ends. */
+static int64_t stage_unblocks_us(void) {
+    int64_t next_us = INT64_MAX;
+    size_t i;
+
+    for (i = 0; i < stage.count; i++) {
+        const struct stage_conn *conn = &stage.conns[i];
+
+        if (conn->fd >= 0 && conn->blocked_us > 0 && conn->blocked_us < next_us) {
+            next_us = conn->blocked_us;
+        }
+    }
+    return next_us;
+}
+
 static void stage_hears(struct stage_conn *conn, const struct words *words) {
     const char *scripted;
     char text[512];
     size_t i;
 
-    conn->watching = conn->watching || liar_hears(words, "SUBSCRIBE");
+    conn->serves = conn->serves || liar_hears(words, "INFO replication");
+    conn->watching = conn->watching || liar_hears(words, "SUBSCRIBE") ||
+                     (liar_hears(words, "INFO server") && !conn->serves);
     snprintf(text, sizeof text, "%s %s\n", words->text[0], words->text[1]);
     if (!stage.maps && liar_hears(words, "CLUSTER SLOTS")) {
         scripted = liar_has_slots(conn->port);
@@ -192,6 +221,7 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
         if (*scripted != '\0') {
             stage_says(conn, scripted);
         }
+        stage_blocks(conn, words, scripted);
         return;
     }
     snprintf(text, sizeof text, "%s", stage_is_honest(words));
@@ -207,6 +237,25 @@ static void stage_hears(struct stage_conn *conn, const struct words *words) {
         }
     }
     stage_says(conn, text);
+    stage_blocks(conn, words, text);
+}
+
+/* Handles what was read, for as long as no WAIT is out. */
+static void stage_reads(struct stage_conn *conn) {
+    struct words words;
+    size_t used;
+
+    if (conn->blocked_us > 0 && conn->blocked_us <= stage.now_us) {
+        stage_says(conn, stage.wait_ends);
+    }
+    memset(&words, 0, sizeof words);
+    while (conn->blocked_us == 0 && conn->len > 0 &&
+           (used = liar_reads(conn->bytes, conn->len, &words)) > 0) {
+        conn->len -= used;
+        memmove(conn->bytes, conn->bytes + used, conn->len);
+        stage_hears(conn, &words);
+        memset(&words, 0, sizeof words);
+    }
 }
 
 /* Lets the server work. True if there was anything to do. */
@@ -214,7 +263,7 @@ static bool stage_serves(void) {
     bool moved = false;
     struct sockaddr_in home; /* on a socket of another family it means nothing */
     socklen_t len = sizeof home;
-    size_t i, used;
+    size_t i;
     ssize_t n;
     int fd;
 
@@ -230,23 +279,23 @@ static bool stage_serves(void) {
     }
     for (i = 0; i < stage.count; i++) {
         struct stage_conn *conn = &stage.conns[i];
-        struct words words;
 
-        while (conn->fd >= 0 && (n = recv(conn->fd, conn->bytes + conn->len,
-                                          sizeof conn->bytes - conn->len, MSG_DONTWAIT)) >= 0) {
+        if (conn->fd >= 0) {
+            size_t before = conn->len;
+
+            stage_reads(conn);
+            moved = moved || conn->len != before;
+        }
+        while (conn->fd >= 0 && conn->len < sizeof conn->bytes &&
+               (n = recv(conn->fd, conn->bytes + conn->len, sizeof conn->bytes - conn->len,
+                         MSG_DONTWAIT)) >= 0) {
             moved = true;
             if (n == 0) {
                 stage_hangs_up(conn);
                 break;
             }
             conn->len += (size_t)n;
-            memset(&words, 0, sizeof words);
-            while (conn->len > 0 && (used = liar_reads(conn->bytes, conn->len, &words)) > 0) {
-                conn->len -= used;
-                memmove(conn->bytes, conn->bytes + used, conn->len);
-                stage_hears(conn, &words);
-                memset(&words, 0, sizeof words);
-            }
+            stage_reads(conn);
         }
     }
     return moved;
@@ -291,9 +340,14 @@ static bool stage_iterates(int64_t until_us) {
         moved = true;
     }
     if (!moved) {
-        bool due = stage.due_us >= 0 && stage.due_us <= until_us;
+        int64_t next_us = stage_unblocks_us();
+        bool due;
 
-        stage.now_us = due ? stage.due_us : until_us;
+        if (stage.client != NULL && stage.due_us >= 0 && stage.due_us < next_us) {
+            next_us = stage.due_us;
+        }
+        due = next_us <= until_us;
+        stage.now_us = due ? next_us : until_us;
         return due;
     }
     return true;

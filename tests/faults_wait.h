@@ -338,6 +338,262 @@ static void grant_may_be_cut_off_while_it_is_given_back(void **state) {
     }
 }
 
+/* ---- one WAIT is out at a time ---- */
+
+#define WAIT_MS 20 /* a replica is so far away */
+
+/* From now on each WAIT blocks its connection for so long, and ends so. */
+static void waits_take(int64_t ms, const char *answer) {
+    waits_end_so("");
+    stage.wait_us = ms * 1000;
+    stage.wait_ends = answer;
+}
+
+/* Returns a client whose key is held, and whose server has been asked nothing since. */
+static struct owner *held_beside(rlock_client *client) {
+    struct owner *o = owner_new(client, "held");
+
+    assert_int_equal(stage_acquire(o, 0, 0), RLOCK_OK);
+    stage.trail[0] = '\0';
+    return o;
+}
+
+/* The server runs nothing of a client behind a WAIT of it that is out: so what is granted while one
+ * is out waits for that one and for one more, however many turns it came in. */
+static void question_is_out_once_at_a_time(void **state) {
+    rlock_client *client = synced(":2\r\n");
+    struct owner *owners[3];
+    int i;
+
+    (void)state;
+    held_beside(client);
+    for (i = 0; i < 3; i++) {
+        owners[i] = owner_new(client, i == 0 ? "k0" : i == 1 ? "k1" : "k2");
+    }
+    waits_end_so("");
+    for (i = 0; i < 3; i++) { /* each in a turn of its own */
+        assert_int_equal(rlock_acquire(owners[i]->lock, 0, 0, owner_told, owners[i]), RLOCK_OK);
+        stage_runs(5);
+    }
+    assert_int_equal(stage_count("WAIT 2"), 1);
+    assert_int_equal(stage_count("SET k"), 1); /* the others stand behind it */
+    stage_says(stage_conn(false), ":2\r\n");
+    stage_runs(5);
+    assert_int_equal(owners[0]->status[RLOCK_ACQUIRED], RLOCK_OK);
+    assert_int_equal(stage_count("SET k"), 3);
+    assert_int_equal(stage_count("WAIT 2"), 2);
+    assert_int_equal(owners[1]->seen[RLOCK_ACQUIRED] + owners[2]->seen[RLOCK_ACQUIRED], 0);
+    stage_says(stage_conn(false), ":2\r\n");
+    stage_runs(5);
+    assert_int_equal(owners[1]->seen[RLOCK_ACQUIRED], 1);
+    assert_int_equal(owners[2]->seen[RLOCK_ACQUIRED], 1);
+    assert_int_equal(owners[2]->status[RLOCK_ACQUIRED], RLOCK_OK);
+    stage_runs(100);
+    assert_int_equal(stage_count("WAIT 2"), 2);
+}
+
+#define CROWD 200
+
+/* Each handle of a crowd acquires again and again, without waiting. */
+static struct crowd {
+    struct owner *owners[CROWD];
+    int64_t asked_us[CROWD], longest_us;
+    int granted, refused, other, next;
+    const char *words;
+} crowd;
+
+static void crowd_let_go(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    (void)event;
+    crowd.asked_us[(struct owner **)user - crowd.owners] = 0;
+}
+
+static void crowd_told(rlock *lock, const rlock_event *event, void *user) {
+    int i = (int)((struct owner **)user - crowd.owners);
+    int64_t took_us = stage.now_us - crowd.asked_us[i];
+
+    crowd.longest_us = took_us > crowd.longest_us ? took_us : crowd.longest_us;
+    if (event->status == RLOCK_OK) {
+        crowd.granted++;
+        assert_int_equal(rlock_release(lock, crowd_let_go, user), RLOCK_OK);
+        return;
+    }
+    crowd.asked_us[i] = 0;
+    crowd.refused += event->status == RLOCK_ERR_SERVER;
+    crowd.other += event->status != RLOCK_ERR_SERVER;
+    crowd.words =
+        event->text != NULL && strcmp(event->text, "WAIT: too few replicas have it: 0 of 2") == 0
+            ? "as they are"
+            : "others";
+}
+
+static void crowd_begins(rlock_client *client) {
+    static char keys[CROWD][8];
+    int i;
+
+    memset(&crowd, 0, sizeof crowd);
+    for (i = 0; i < CROWD; i++) {
+        snprintf(keys[i], sizeof keys[i], "c%d", i);
+        crowd.owners[i] = owner_new(client, keys[i]);
+    }
+}
+
+/* Has one of them acquire every so often, for so long. */
+static void crowd_acquires(int64_t every_us, int64_t for_ms) {
+    int64_t end_us = stage.now_us + for_ms * 1000, next_us = stage.now_us;
+
+    while (stage.now_us < end_us) {
+        int i = crowd.next;
+
+        next_us += every_us;
+        crowd.next = (i + 1) % CROWD;
+        if (crowd.asked_us[i] == 0) { /* else it is as slow as that */
+            crowd.asked_us[i] = stage.now_us;
+            assert_int_equal(
+                rlock_acquire(crowd.owners[i]->lock, 0, 5000, crowd_told, &crowd.owners[i]),
+                RLOCK_OK);
+        }
+        while (stage.now_us < next_us && stage_iterates(next_us)) {
+        }
+    }
+}
+
+/* At any rate of acquires: each grant waits for at most two WAITs, each release for one, and the
+ * hold that is renewed among them is held on. */
+static void load_on_a_slow_replica_ends_no_hold(void **state) {
+    static const int64_t every_us[] = {10000, 2000, 500};
+    size_t n;
+
+    (void)state;
+    for (n = 0; n < sizeof every_us / sizeof every_us[0]; n++) {
+        rlock_client *client = synced(":2\r\n");
+        struct owner *held = held_beside(client);
+
+        crowd_begins(client);
+        waits_take(WAIT_MS, ":2\r\n");
+        crowd_acquires(every_us[n], 5000);
+        assert_true(rlock_is_held(held->lock));
+        assert_int_equal(held->seen[RLOCK_LOST], 0);
+        assert_true(crowd.granted > 400);
+        assert_int_equal(crowd.refused + crowd.other, 0);
+        assert_in_range(crowd.longest_us, WAIT_MS * 1000, 2 * WAIT_MS * 1000 + 2000);
+        assert_in_range(kit_stats(client).cleaning, 0, CROWD);
+        assert_true(kit_stats(client).up);
+        assert_int_equal(stage_release(held), RLOCK_OK);
+    }
+}
+
+/* No replica answers: acquires are refused in the words that say so, a hold of before ends by its
+ * deadline and not earlier, and all is as ever once one is back. */
+static void load_without_replicas_is_refused_in_time(void **state) {
+    rlock_client *client = synced(":2\r\n");
+    int64_t wait_ms = TIMEOUT_MS / 4, left_ms;
+    struct owner *held = held_beside(client);
+
+    (void)state;
+    crowd_begins(client);
+    left_ms = rlock_remaining_ms(held->lock);
+    assert_true(left_ms > 900);
+    waits_take(wait_ms, ":0\r\n");
+    crowd_acquires(1000, left_ms - 2);
+    assert_true(rlock_is_held(held->lock)); /* its renewals do not count */
+    crowd_acquires(1000, 5);
+    assert_int_equal(held->seen[RLOCK_LOST], 1);
+    assert_int_equal(held->reason[RLOCK_LOST], RLOCK_REASON_EXPIRED);
+    crowd_acquires(1000, 4000);
+    assert_int_equal(crowd.granted + crowd.other, 0);
+    assert_true(crowd.refused > CROWD);
+    assert_string_equal(crowd.words, "as they are");
+    assert_true(crowd.longest_us <= 2 * wait_ms * 1000 + 2000);
+    assert_true(kit_stats(client).up);
+    assert_int_equal(kit_stats(client).connects, 2);
+    waits_take(1, ":2\r\n");
+    crowd_acquires(1000, 2 * wait_ms);
+    crowd.granted = crowd.refused = 0;
+    crowd.longest_us = 0;
+    crowd_acquires(1000, 1000);
+    assert_true(crowd.granted > 500);
+    assert_int_equal(crowd.refused + crowd.other, 0);
+    assert_true(crowd.longest_us < 4000);
+    assert_int_equal(kit_stats(client).faults, 0);
+}
+
+/* Waiters for keys that are free are all served soon after a replica is back. */
+static void waiters_are_granted_soon_after_a_replica_is_back(void **state) {
+    rlock_client *client = synced(":2\r\n");
+    int granted = 0, i;
+
+    (void)state;
+    held_beside(client);
+    crowd_begins(client);
+    waits_take(TIMEOUT_MS / 4, ":0\r\n");
+    for (i = 0; i < CROWD; i++) {
+        struct owner *o = crowd.owners[i];
+
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+        stage_runs(10);
+    }
+    stage_runs(5000);
+    waits_take(WAIT_MS, ":2\r\n");
+    stage_runs(3000);
+    for (i = 0; i < CROWD; i++) {
+        granted += crowd.owners[i]->seen[RLOCK_ACQUIRED];
+    }
+    assert_int_equal(granted, CROWD);
+}
+
+/* A WAIT has ended, and what came behind it is granted but not asked about yet: the connection ends
+ * just then, or has to be left. */
+static void grant_between_two_questions_is_not_forgotten(void **state) {
+    enum { NOBODY_ASKED, STRAYS, WAYS };
+    int way;
+
+    (void)state;
+    for (way = 0; way < WAYS; way++) {
+        rlock_client *client = synced(":2\r\n");
+        struct owner *first = owner_new(client, "k0"), *second = owner_new(client, "k1");
+        struct owner *third = owner_new(client, "k2");
+        struct stage_conn *conn;
+
+        held_beside(client);
+        conn = stage_conn(false);
+        waits_end_so("");
+        assert_int_equal(rlock_acquire(first->lock, 0, 0, owner_told, first), RLOCK_OK);
+        stage_runs(5);
+        assert_int_equal(rlock_acquire(second->lock, 0, 0, owner_told, second), RLOCK_OK);
+        stage_runs(5);
+        assert_int_equal(rlock_acquire(third->lock, 0, 0, owner_told, third), RLOCK_OK);
+        stage_runs(5);
+        assert_int_equal(stage_count("SET k"), 1);
+        conn->len = 0; /* what it has read it answers here, in one write */
+        if (way == NOBODY_ASKED) {
+            stage_says(conn, ":2\r\n+OK\r\n+OK\r\n:7\r\n");
+        } else {
+            stage_says(conn, ":2\r\n+OK\r\n-READONLY You can't write against a replica.\r\n");
+        }
+        assert_true(stage_looks());
+        assert_int_equal(first->status[RLOCK_ACQUIRED], RLOCK_OK);
+        if (way == NOBODY_ASKED) {
+            assert_int_equal(second->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
+            assert_int_equal(third->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
+            assert_int_equal(second->seen[RLOCK_ACQUIRED] + third->seen[RLOCK_ACQUIRED], 2);
+        } else {
+            assert_int_equal(third->status[RLOCK_ACQUIRED], RLOCK_ERR_SERVER);
+            assert_int_equal(second->seen[RLOCK_ACQUIRED], 0);
+            stage_runs(1);
+            assert_int_equal(stage_count("WAIT 2"), 2);
+            stage_says(conn, ":2\r\n");
+            stage_runs(1);
+            assert_int_equal(second->seen[RLOCK_ACQUIRED], 1);
+            assert_int_equal(second->status[RLOCK_ACQUIRED], RLOCK_OK);
+        }
+        stage.trail[0] = '\0';
+        waits_end_so(":2\r\n");
+        stage_runs(3000);
+        assert_int_equal(kit_stats(client).cleaning, 0);
+    }
+}
+
 /* hiredis has no memory for the WAIT, or for what follows it. */
 static void wait_that_cannot_be_sent_leaves_nothing(void **state) {
     unsigned n;
@@ -362,8 +618,8 @@ static void time_for_replicas_is_bounded(void **state) {
     static const struct {
         int64_t replicas_ms, timeout_ms, has_ms; /* 0: refused */
         int replicas;
-    } rows[] = {{0, 1000, 250, 1}, {500, 1000, 500, 1}, {501, 1000, 0, 1}, {1, 2, 1, 1},
-                {0, 1, 0, 1},      {900, 1000, 900, 0}, {1, 1, 0, 1},      {0, 100, 25, 100},
+    } rows[] = {{0, 1000, 250, 1}, {333, 1000, 333, 1}, {334, 1000, 0, 1}, {1, 3, 1, 1},
+                {0, 1, 0, 1},      {900, 1000, 900, 0}, {1, 2, 0, 1},      {0, 100, 25, 100},
                 {0, 1000, 0, 101}, {0, 1000, 0, -1}};
     size_t i;
 

@@ -85,8 +85,8 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     config->replicas_ms =
         config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
     if (config->replicas &&
-        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 2)) {
-        rlock__line_add(line, 0, "config.replicas_ms is above half of config.command_timeout_ms",
+        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 3)) {
+        rlock__line_add(line, 0, "config.replicas_ms is above a third of config.command_timeout_ms",
                         "");
         return false;
     }

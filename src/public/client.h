@@ -146,8 +146,8 @@ typedef struct rlock_config {
      * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
      * hold has the deadline that it had before the renewal. */
     int replicas;
-    int64_t replicas_ms; /* a quarter of the command timeout; 1 to half of it; how long to wait for
-                            them. Meanwhile the server answers this client nothing else */
+    int64_t replicas_ms; /* a quarter of the command timeout; 1 to a third of it; how long one WAIT
+                            takes at most. Meanwhile the server answers this client nothing else */
 
     /* None; called with everything that happens: >>reports. It may not call the library, and costs
      * nothing where it is none. */

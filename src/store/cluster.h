@@ -275,7 +275,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
-    return busy;
+    return busy || (redis && redis->sync.wanted);
 }
 
 static bool rlock__peer_ready(const rlock__peer *peer) {

@@ -16,6 +16,7 @@
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
+#include "store/redis/wait.h"
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
@@ -228,6 +229,7 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
     if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
         rlock__conn_greet(conn);
     }
@@ -235,12 +237,14 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
     }
     if (conn->ac && !conn->doomed &&
-        rlock_io_watch(conn->redis->client, &conn->io, conn->fd, conn->want) != 0) {
+        rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
-    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding);
+    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding && !redis->sync.wanted);
     if (conn->doomed && rlock__is_sentinel(conn)) {
-        rlock__sentinel_bury(conn->redis);
+        rlock__sentinel_bury(redis);
+    } else if (conn->doomed && conn == &redis->commands) {
+        rlock__commands_bury(redis);
     } else if (conn->doomed) {
         rlock__conn_bury(conn);
     }

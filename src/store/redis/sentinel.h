@@ -26,6 +26,7 @@
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
+#include "store/redis/wait.h"
 
 #ifndef RLOCK_NO_SENTINEL
 
@@ -150,7 +151,7 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__conn *conn = &redis->commands;
     if (conn->ac) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
-        rlock__conn_bury(conn);
+        rlock__commands_bury(redis);
     }
     conn->walks = false;
     rlock__dealloc(redis->place.host);
@@ -323,7 +324,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
         rlock__conn_doom(&redis->commands, conn->fault, words);
-        rlock__conn_bury(&redis->commands); /* no event of its own comes */
+        rlock__commands_bury(redis); /* no event of its own comes */
     }
 }
 

@@ -194,7 +194,8 @@ typedef struct rlock__sync {
     int replicas;    /* 0: none */
     int64_t ms;      /* how long one WAIT takes at most */
     rlock_link kept; /* commands whose answers wait for one */
-    bool wanted;     /* in this flush */
+    bool wanted;     /* something was sent that the next one has to cover */
+    bool out;        /* one is; the server runs what comes behind it after its answer */
     bool refused;    /* the last one was; it was logged */
     char words[RLOCK__LINE];
 } rlock__sync;

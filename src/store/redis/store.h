@@ -17,11 +17,11 @@
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
+#include "store/redis/wait.h"
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
 #include "store/redis/greeting.h"
-#include "store/redis/wait.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;

@@ -5,6 +5,9 @@
  * WAIT is answered: replies come in the order of the commands, so that answer is about all of them.
  * If too few replicas have it, a grant is given back before it is answered as refused for now. A
  * renewal is answered so at once: the hold has the deadline that it had.
+ *
+ * The server runs nothing else of a client while a WAIT of it is out, so a second one would only
+ * stand behind the first. One is out at a time; what was sent meanwhile is covered by the next.
  */
 
 #ifndef RLOCK_STORE_REDIS_WAIT_H
@@ -173,6 +176,23 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
     }
 }
 
+/* Answers all that was kept. */
+static void rlock__sync_end(rlock__redis *redis, bool heard, bool synced) {
+    while (!rlock__list_empty(&redis->sync.kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+        rlock__list_remove(&command->link);
+        rlock__sync_settle(redis, command, heard, synced);
+    }
+}
+
+/* Buries the command connection, which is doomed: nobody is asked any more about what was sent on
+ * it. */
+static void rlock__commands_bury(rlock__redis *redis) {
+    redis->sync.wanted = false;
+    rlock__sync_end(redis, false, false);
+    rlock__conn_bury(&redis->commands);
+}
+
 static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     const redisReply *reply = (const redisReply *)raw;
@@ -184,6 +204,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         return; /* rlock__redis_free finds what was kept */
     }
     redis = conn->redis;
+    redis->sync.out = false;
     if (reply) {
         rlock__conn_answered(conn);
     }
@@ -191,21 +212,18 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     }
     synced = heard && rlock__sync_told(redis, reply);
-    while (!rlock__list_empty(&redis->sync.kept)) {
-        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
-        rlock__list_remove(&command->link);
-        rlock__sync_settle(redis, command, heard, synced);
-    }
+    rlock__sync_end(redis, heard, synced);
 }
 
-/* After the last command of a flush: asks whether replicas have what it writes. */
+/* After the last command of a flush: asks whether replicas have what was sent since the last time,
+ * unless one is out. */
 static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted) {
+    if (redis->sync.wanted && !redis->sync.out) {
         redis->sync.wanted = false;
         rlock__put_words(redis, "WAIT", 2);
         rlock__put_number(redis, (uint64_t)redis->sync.replicas);
         rlock__put_number(redis, (uint64_t)redis->sync.ms);
-        rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+        redis->sync.out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
     }
 }
 
