@@ -42,9 +42,9 @@ static struct {
     struct lie lies[STAGE_LIES];
     int told[STAGE_LIES];
     const char *(*script)(const struct stage_conn *conn, const struct words *words); /* or NULL */
-    bool maps; /* it answers CLUSTER SLOTS too; else all are at the address that is asked */
-    int64_t wait_us;        /* how long a WAIT takes that is not answered at once; 0 = for ever */
-    const char *wait_ends;  /* its answer then */
+    bool maps;       /* it answers CLUSTER SLOTS too; else all are at the address that is asked */
+    int64_t wait_us; /* how long a WAIT takes that is not answered at once; 0 = for ever */
+    const char *wait_ends; /* its answer then */
 } stage;
 
 static void *stage_open(void *ctx, rlock_client *client) {
