@@ -1311,6 +1311,10 @@ static inline int rlock__my_open(const rlock_store *store, rlock_client *client,
         rlock__my_close(my);
         return RLOCK_ERR_ARG;
     }
+    if (rlock_client_hide(client, my->url.password) != RLOCK_OK) {
+        rlock__my_close(my);
+        return RLOCK_ERR_NOMEM;
+    }
     *state = my;
     return RLOCK_OK;
 }

@@ -203,9 +203,16 @@ static inline unsigned rlock__pg_channel(const char *key, size_t len) {
     return (unsigned)((first + last * 7 + len) % RLOCK__PG_CHANNELS);
 }
 
+/* Has the client hide the password that libpq uses, which may be of its file or the environment,
+ * another one for each host. False: there is no memory. */
+static inline bool rlock__pg_hides(const rlock__pg *pg) {
+    return rlock_client_hide(pg->client, pg->conn ? PQpass(pg->conn) : NULL) == RLOCK_OK;
+}
+
 /* One line of the words of an error, without its class and where in the server it arose. */
 static inline const char *rlock__pg_words(rlock__pg *pg, const char *text) {
     size_t n = 0;
+    text = rlock__pg_hides(pg) ? text : "no memory to hide a password in the words of an error";
     while (text && text[n] && text[n] != '\n' && n < sizeof pg->words - 1) {
         pg->words[n] = text[n];
         n++;
@@ -606,6 +613,7 @@ static inline void rlock__pg_poll(rlock__pg *pg) {
         rlock_io_watch(pg->client, &pg->io, pg->fd, 0);
         pg->fd = -1;
     }
+    (void)rlock__pg_hides(pg); /* of the host that is tried now; of the last one rlock__pg_words */
     status = PQconnectPoll(pg->conn);
     if (status == PGRES_POLLING_FAILED) {
         rlock__pg_refused(pg);
@@ -1467,7 +1475,8 @@ static inline bool rlock__pg_parse(rlock__pg *pg, const char *url) {
     char *error = NULL;
     pg->options = PQconninfoParse(url, &error);
     if (!pg->options) {
-        bool plain = error && strstr(error, "query parameter") && !strchr(error, '@');
+        bool plain = error && strstr(error, "query parameter") && !strchr(error, '@') &&
+                     !strstr(url, "password"); /* else it may be the rest of one */
         rlock_client_log(pg->client, RLOCK_LOG_ERROR, "the URL of PostgreSQL is not valid",
                          plain ? rlock__pg_words(pg, error) : NULL);
     } else if (!rlock__pg_hosts(pg)) {
@@ -1506,6 +1515,10 @@ static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
     if (!rlock__pg_parse(pg, made->url)) {
         rlock__pg_close(pg);
         return RLOCK_ERR_ARG;
+    }
+    if (rlock_client_hide(client, rlock__pg_option(pg, "sslpassword")) != RLOCK_OK) {
+        rlock__pg_close(pg);
+        return RLOCK_ERR_NOMEM;
     }
     *state = pg;
     return RLOCK_OK;

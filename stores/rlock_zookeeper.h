@@ -1860,6 +1860,11 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
         rlock__zk_close(zk);
         return RLOCK_ERR_ARG;
     }
+    if (rlock_client_hide(client, strchr(zk->password, ':') ? strchr(zk->password, ':') + 1
+                                                            : NULL) != RLOCK_OK) {
+        rlock__zk_close(zk);
+        return RLOCK_ERR_NOMEM;
+    }
     *state = zk;
     return RLOCK_OK;
 }

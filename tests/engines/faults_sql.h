@@ -12,7 +12,9 @@
 
 /* What each engine defines: an insert of the key k17 fails with the words "not this one"; a waiter
  * of the key k, which is free, stands in its queue, and its client died. */
-static void refuses_k17(void);
+static void refuses_k17(const char *words);
+static const char *careful_url(const char *password, int port);
+static size_t says_no(char *bytes, const char *words);
 static void dead_one_waits(void);
 static int installs(void);
 
@@ -115,6 +117,82 @@ static void functions_of_another_version_are_told(void **state) {
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
     sql(VERSION_IS("1"));
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+}
+
+#define SECRET "s3cret-of-the-shop"
+#define REPEATED "no: \x1b[2J" SECRET "x\x07 '" SECRET "'\x7f" /* by a server */
+
+static int secrets_told; /* reports with words */
+
+static void report_has_no_secret(void *user, const rlock_report *report) {
+    const char *texts[2] = {report->text, report->where};
+    int i;
+    (void)user;
+    for (i = 0; i < 2; i++) {
+        assert_true(texts[i] == NULL || strstr(texts[i], "s3cret") == NULL);
+        assert_true(texts[i] == NULL || strpbrk(texts[i], "\x1b\x07\x7f\n") == NULL);
+    }
+    secrets_told += report->text != NULL && strstr(report->text, "***") != NULL;
+}
+
+/* Acquires k17 with a client of this URL, and reads all that is said of it. */
+static void secret_is_nowhere(const char *url) {
+    rlock_config config;
+    rlock_store *store = NULL;
+    struct owner *o;
+    int told = secrets_told;
+    assert_int_equal(engine.makes(&store, url), RLOCK_OK);
+    memset(&config, 0, sizeof config);
+    config.store = made.stores[made.store_count++] = store;
+    config.loop = rlock_poll_loop(kit_poll);
+    config.log = kit_log;
+    config.on_event = report_has_no_secret;
+    config.command_timeout_ms = 2000;
+    kit_log_text[0] = 0;
+    o = owner_new(kit_client(&config), "k17");
+    assert_true(owner_acquire(o, 0, 1000) != RLOCK_OK);
+    assert_true(owner_acquire(o, 300, 1000) != RLOCK_OK);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], " '***'\\"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no: \\")); /* MariaDB writes \001B itself */
+    assert_null(strpbrk(o->text[RLOCK_ACQUIRED], "\x1b\x07\x7f"));
+    assert_null(strstr(o->text[RLOCK_ACQUIRED], "s3cret"));
+    assert_null(strstr(kit_log_text, "s3cret"));
+    assert_null(strpbrk(kit_log_text, "\x1b\x07\x7f"));
+    assert_true(secrets_told > told);
+}
+
+/* Answers each that connects with an error, in a process of its own. */
+static pid_t door_that_says_no(int door) {
+    char said[512], heard[512];
+    size_t len = says_no(said, REPEATED);
+    pid_t pid = fork();
+    while (pid == 0) {
+        int fd = accept(door, NULL, NULL);
+        if (said[0] != (char)0xff && said[4] != (char)0xff) { /* in PostgreSQL the client begins */
+            (void)!read(fd, heard, sizeof heard);
+        }
+        (void)!write(fd, said, len);
+        shutdown(fd, SHUT_WR);
+        while (read(fd, heard, sizeof heard) > 0) {
+        }
+        close(fd);
+    }
+    return pid;
+}
+
+static void secret_that_the_server_repeats_is_shown_nowhere(void **state) {
+    int port, door = silent_door(&port);
+    pid_t pid = door_that_says_no(door);
+    (void)state;
+    secret_is_nowhere(careful_url(SECRET, port)); /* instead of a greeting */
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(door);
+    sql(VERSION_FAILS(REPEATED));
+    secret_is_nowhere(careful_url(SECRET, g.server.port)); /* in the greeting */
+    sql(VERSION_IS("1"));
+    refuses_k17("no: \x1b[2J" SECRET "x\x07 ''" SECRET "''\x7f");
+    secret_is_nowhere(careful_url(SECRET, g.server.port)); /* of a request */
 }
 
 static void functions_may_be_installed_again_while_locks_are_held(void **state) {
@@ -315,7 +393,7 @@ static void error_of_one_request_undoes_no_other_one(void **state) {
     char key[16];
     int i;
     (void)state;
-    refuses_k17();
+    refuses_k17("not this one");
     for (i = 0; i < OWNERS; i++) {
         snprintf(key, sizeof key, "k%d", i);
         o[i] = owner_new(of, key);

@@ -32,6 +32,9 @@
 #define SESSION_ENDED "connection to MariaDB: "
 #define VERSION_IS(text) \
     "CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN " text
+#define VERSION_FAILS(text)                                                              \
+    "CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL BEGIN " \
+    "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = \"" text "\"; RETURN 1; END"
 #include "faults_sql.h"
 
 static int installs(void) {
@@ -42,10 +45,34 @@ static void writes_named(char *url, const char *host) {
     snprintf(url, 256, "mysql://app@%s:%d/shop", host, g.server.port);
 }
 
-static void refuses_k17(void) {
-    sql("CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON rlock_keys FOR EACH ROW "
-        "BEGIN IF NEW.name = 'k17' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; "
-        "END IF; END");
+static void refuses_k17(const char *words) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "CREATE OR REPLACE TRIGGER refuses BEFORE INSERT ON rlock_keys FOR EACH ROW "
+             "BEGIN IF NEW.name = 'k17' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '%s'; "
+             "END IF; END",
+             words);
+    sql(text);
+}
+
+static const char *careful_url(const char *password, int port) {
+    static char url[160];
+    char text[160];
+    snprintf(text, sizeof text, "CREATE OR REPLACE USER cautious IDENTIFIED BY '%s'", password);
+    sql(text);
+    sql("GRANT EXECUTE ON shop.* TO cautious");
+    snprintf(url, sizeof url, "mysql://cautious:%s@127.0.0.1:%d/shop", password, port);
+    return url;
+}
+
+/* ERR_Packet in place of a greeting: https://mariadb.com/kb/en/err_packet/ */
+static size_t says_no(char *bytes, const char *words) {
+    size_t len = 3 + strlen(words);
+    memset(bytes, 0, 4);
+    bytes[0] = (char)len;
+    memcpy(bytes + 4, "\xff\x6a\x04", 3); /* 1130: the host is not allowed to connect */
+    memcpy(bytes + 7, words, strlen(words));
+    return 4 + len;
 }
 
 static void dead_one_waits(void) {
@@ -915,6 +942,7 @@ int main(int argc, char **argv) {
         TEST(table_that_is_missing_is_told),
         TEST(database_and_account_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
+        TEST(secret_that_the_server_repeats_is_shown_nowhere),
         TEST(account_without_the_right_is_told),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(address_that_says_nothing_is_given_up),

@@ -33,6 +33,9 @@
 #define VERSION_IS(text)                                                                \
     "CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS " \
     "'SELECT " text "'"
+#define VERSION_FAILS(text)                                                                \
+    "CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE plpgsql AS $$ BEGIN " \
+    "RAISE EXCEPTION USING MESSAGE = $words$" text "$words$; END $$"
 #include "faults_sql.h"
 
 static int installs(void) {
@@ -43,11 +46,38 @@ static void writes_named(char *url, const char *host) {
     snprintf(url, 256, "postgres://me@%s:%d/postgres", host, g.server.port);
 }
 
-static void refuses_k17(void) {
-    sql("CREATE OR REPLACE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'not this one'; END $$");
+static void refuses_k17(const char *words) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "CREATE OR REPLACE FUNCTION refuses() RETURNS trigger LANGUAGE plpgsql AS "
+             "$$ BEGIN RAISE EXCEPTION '%s'; END $$",
+             words);
+    sql(text);
     sql("CREATE TRIGGER refuses BEFORE INSERT OR UPDATE ON rlock.keys FOR EACH ROW WHEN (NEW.key = "
         "'k17') EXECUTE FUNCTION refuses()");
+}
+
+/* A role of its own, whose password nobody asks for. */
+static const char *careful_url(const char *password, int port) {
+    static char url[160];
+    sql("DO $$ BEGIN CREATE ROLE cautious LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END "
+        "$$; GRANT rlock_user TO cautious");
+    snprintf(url, sizeof url, "postgres://cautious:%s@127.0.0.1:%d/postgres?sslmode=disable",
+             password, port);
+    return url;
+}
+
+/* ErrorResponse: https://www.postgresql.org/docs/current/protocol-error-fields.html */
+static size_t says_no(char *bytes, const char *words) {
+    static const char head[] = "SFATAL\0VFATAL\0C28000\0M";
+    size_t len = sizeof head - 1 + strlen(words) + 2;
+    memset(bytes, 0, 5 + len);
+    bytes[0] = 'E';
+    bytes[3] = (char)((len + 4) >> 8);
+    bytes[4] = (char)(len + 4);
+    memcpy(bytes + 5, head, sizeof head - 1);
+    memcpy(bytes + 5 + sizeof head - 1, words, strlen(words));
+    return 5 + len;
 }
 
 static void dead_one_waits(void) {
@@ -296,6 +326,21 @@ static void wrong_password_is_told_and_not_shown(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
+/* libpq finds it where no URL says it. */
+static void password_of_the_environment_is_hidden_too(void **state) {
+    int port, door = silent_door(&port);
+    pid_t pid = door_that_says_no(door);
+    char url[160];
+    (void)state;
+    setenv("PGPASSWORD", SECRET, 1);
+    snprintf(url, sizeof url, "postgres://me@127.0.0.1:%d/shop?sslmode=disable", port);
+    secret_is_nowhere(url);
+    unsetenv("PGPASSWORD");
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(door);
+}
+
 static void role_without_the_right_is_told(void **state) {
     char url[160];
     struct owner *o;
@@ -313,6 +358,8 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     const char *const wrong[] = {"postgres://me:s3cret@127.0.0.1:port/db",
                                  "postgres://me:s3cret%zz@h/db",
                                  "postgres://me:s3cret@h/db?nonsense=1",
+                                 "postgres://h/db?password=a&s3cret",
+                                 "postgres://h/db?password=a&s3cret=b",
                                  "postgres://me:s3cret@a,b:1,2,3/db",
                                  "postgres://me:a/b?s3cret@h/db",
                                  "postgres://me:s3cret/x@h/db",
@@ -746,6 +793,8 @@ int main(int argc, char **argv) {
         TEST(database_without_the_functions_is_told),
         TEST(database_and_role_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
+        TEST(secret_that_the_server_repeats_is_shown_nowhere),
+        TEST(password_of_the_environment_is_hidden_too),
         TEST(role_without_the_right_is_told),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(name_is_resolved_and_each_host_is_tried),
