@@ -120,9 +120,20 @@ static void look_fail(const char *what, int status, const char *text) {
     cli_fail_status(what, status, text);
 }
 
+/* Writes the words of a server after a head, as the library shows them: no password is in it. */
+static void look_words(char *text, size_t size, const char *head, const char *words) {
+    rlock__secret secret = {NULL, look.config.password};
+    bool any = secret.text != NULL && *secret.text != 0;
+    char line[RLOCK__LINE];
+    rlock__line_foreign(any ? &secret : NULL, line, 0, head, words);
+    snprintf(text, size, "%s", line);
+}
+
 /* Keeps what may pass for the case that it does not. */
 static bool look_fault(int status, const char *words) {
-    snprintf(cli.warning, words != NULL ? sizeof cli.warning : 0, "%s", words != NULL ? words : "");
+    if (words != NULL) {
+        look_words(cli.warning, sizeof cli.warning, "", words);
+    }
     look.failure = status;
     return false;
 }
@@ -370,7 +381,7 @@ static bool look_listen(struct look_node *node) {
             return false;
         }
         if (reply->type == REDIS_REPLY_ERROR) {
-            snprintf(look.refused, sizeof look.refused, "polled once a second: %s", reply->str);
+            look_words(look.refused, sizeof look.refused, "polled once a second: ", reply->str);
             redisFree(node->push);
             node->push = NULL;
         }
@@ -605,6 +616,10 @@ static bool look_add_masters(const struct look_node *seed) {
         redisReply **master = reply->element[i]->element[2]->element;
         bool named = master[0]->type == REDIS_REPLY_STRING && master[0]->len > 0 &&
                      strcmp(master[0]->str, "?") != 0;
+        if (named && !rlock__is_host(master[0]->str, (size_t)master[0]->len)) {
+            good = look_fault(RLOCK_ERR_SERVER, "a node of the cluster has no host");
+            break;
+        }
         snprintf(where, sizeof where, "%.*s:%lld",
                  named ? 255 : (int)(strrchr(seed->where, ':') - seed->where),
                  named ? master[0]->str : seed->where, master[1]->integer);

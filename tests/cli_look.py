@@ -14,10 +14,12 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 
 from fixture import TESTS, Node, Redis, dies_with_parent, ends_when_told, free_port, run_on, test, until
@@ -724,6 +726,80 @@ def colours_are_for_terminals_that_want_them(server, r):
         text = screen.ends()[1]
         assert "KEY" in text and not re.search(colour, text)
     assert b"\x1b" not in run(server.url, "ls")[1]
+
+
+SECRET = "s3cret-of-the-shop"
+REPEATED = f"-ERR unknown \x1b[2J'AUTH', with args beginning with: 'shop' '{SECRET}' \x07{SECRET}\x7f\r\n".encode()
+
+
+class Repeater:
+    """Stands before a server, and answers one command, or all, with an error that repeats the password."""
+
+    def __init__(self, path, command):
+        self.path = path
+        self.command = command  # its first words; "" = all
+        self.said = 0
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://:{SECRET}@127.0.0.1:{self.door.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        with client, client.makefile("rb") as asks, socket.socket(socket.AF_UNIX) as server, \
+                server.makefile("rb") as answers:
+            try:
+                server.connect(self.path)
+                while True:
+                    raw, words = self.read(asks)
+                    if b" ".join(words[:2]).decode(errors="replace").startswith(self.command):
+                        self.said += 1
+                        client.sendall(REPEATED)
+                    elif words[0] == b"AUTH":
+                        client.sendall(b"+OK\r\n")
+                    else:
+                        server.sendall(raw)
+                        client.sendall(self.read(answers)[0])
+            except (OSError, EOFError):
+                pass
+
+    def read(self, stream):
+        """One value as its bytes, and the texts that are in it."""
+        line = stream.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        kind, count = line[:1], line[1:-2]
+        if kind == b"$" and int(count) >= 0:
+            text = stream.read(int(count) + 2)
+            return line + text, [text[:-2]]
+        parts = [self.read(stream) for _ in range(int(count))] if kind == b"*" else []
+        return line + b"".join(raw for raw, _ in parts), [word for _, words in parts for word in words]
+
+
+@test
+def what_a_server_repeats_is_printed_without_the_password(server, r):
+    steps = ["", "AUTH", "CLIENT ID", "INFO replication", "INFO server", "SELECT", "SCRIPT LOAD", "EVALSHA", "EVAL",
+             "SCAN"]
+    r.set("k", "x" * 36, px=60000)
+    for step in steps:
+        repeater = Repeater(server.socket, step)
+        printed = b""
+        for words in (["k", "--", "true"], ["-v", "-n", "free", "--", "true"], ["inspect", "k"],
+                      ["force-release", "gone"], ["ls"], ["ls", "--json"]):
+            done = subprocess.run([RLOCK, "--wait", "100ms", *words], env=environment(repeater.url),
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+            printed += done.stdout + done.stderr
+        assert repeater.said > 0, step
+        assert SECRET[:6].encode() not in printed, (step, printed)
+        assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", printed), (step, printed)
+        assert b"***" in printed or step in ("CLIENT ID", "INFO replication"), (step, printed)
+        repeater.door.close()
 
 
 def main():
