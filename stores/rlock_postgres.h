@@ -116,12 +116,18 @@ typedef struct rlock__pg_group {              /* the statements up to one Sync: 
     PGresult *error;
 } rlock__pg_group;
 
+typedef struct rlock__pg_lookup { /* of the name of a host */
+    struct rlock__pg *pg;
+    rlock_name name;
+    bool asked; /* the answer is still to come */
+} rlock__pg_lookup;
+
 typedef struct rlock__pg { /* the store as one client sees it */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
     rlock_stats *stats;
-    bool pooler, pushing, resolving;
+    bool pooler, pushing;
     uint8_t state, step;
     PGconn *conn;
     int fd;
@@ -146,17 +152,19 @@ typedef struct rlock__pg { /* the store as one client sees it */
     char *hosts[RLOCK__PG_ADDRESSES], *ports[RLOCK__PG_ADDRESSES]; /* as the URL has them */
     char *numerics[RLOCK__PG_ADDRESSES];                           /* hostaddr, or NULL */
     unsigned host_count;
-    unsigned naming, asking; /* the host that comes next; the one whose name is being resolved */
+    rlock__pg_lookup lookups[RLOCK__PG_ADDRESSES];
     struct {
         unsigned host;
         char text[INET6_ADDRSTRLEN + 16]; /* "": a unix socket */
-    } addresses[RLOCK__PG_ADDRESSES];
-    unsigned address_count, turn; /* turn: which one is the first; the next at each attempt */
-    rlock_name name;
-    char words[256];                 /* of an error */
-    char logged[256], farewell[128]; /* the last words in the log; the server's when it ends */
-    char unsynced[128];              /* ... and of a commit that is not at the standby */
-    rlock_info info;                 /* of the question being answered */
+    } addresses[RLOCK__PG_ADDRESSES];     /* those that an attempt knows, in their order */
+    unsigned address_count, tried;        /* tried: how many of them it has given up */
+    unsigned turn;                        /* another host and address begins each attempt */
+    int64_t until_us;                     /* when the attempt is over */
+    char words[256];                      /* of an error */
+    char said[256];                       /* by a server that the attempt has given up */
+    char logged[256], farewell[128];      /* the last words in the log; the server's when it ends */
+    char unsynced[128];                   /* ... and of a commit that is not at the standby */
+    rlock_info info;                      /* of the question being answered */
 } rlock__pg;
 
 typedef struct rlock__pg_store {
@@ -308,12 +316,59 @@ static inline void rlock__pg_shut(rlock__pg *pg) {
     pg->doubted = false;
 }
 
+/* How many names are being resolved. */
+static inline unsigned rlock__pg_asked(const rlock__pg *pg) {
+    unsigned i, count = 0;
+    for (i = 0; i < pg->host_count; i++) {
+        count += pg->lookups[i].asked;
+    }
+    return count;
+}
+
+/* Tries the next address, or waits until one is found. False: there is none. */
+static inline bool rlock__pg_walk(rlock__pg *pg) {
+    if (pg->tried < pg->address_count) {
+        rlock__pg_connect(pg);
+    } else if (rlock__pg_asked(pg)) {
+        pg->state = RLOCK__PG_NAMES;
+        rlock_timer_set(pg->client, &pg->timer, pg->until_us);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Gives an address up that did not become ready, and goes on in what is left of the attempt. False:
+ * that is nothing, or somebody has to act. */
+static inline bool rlock__pg_goes_on(rlock__pg *pg, rlock_fault fault) {
+    bool connects = pg->state == RLOCK__PG_CONNECTS || pg->state == RLOCK__PG_GREETS;
+    if (fault != RLOCK_FAULT_DOWN || pg->state == RLOCK__PG_READY) {
+        return false;
+    }
+    if (!pg->said[0] && pg->state == RLOCK__PG_GREETS) {
+        memcpy(pg->said, pg->words, sizeof pg->said);
+    }
+    if (connects && rlock_client_now_us(pg->client) < pg->until_us) {
+        rlock__pg_shut(pg);
+        rlock__pg_group_clear(&pg->group);
+        pg->tried++;
+        if (rlock__pg_walk(pg)) {
+            return true;
+        }
+    }
+    memcpy(pg->words, pg->said[0] ? pg->said : pg->words, sizeof pg->words);
+    return false;
+}
+
 /* A connection was lost, or an attempt to connect has failed. What was sent may have been done. */
 static inline void rlock__pg_fail(rlock__pg *pg, rlock_fault fault, const char *text) {
     bool was_ready = pg->state == RLOCK__PG_READY;
     unsigned i;
     text = rlock__pg_words(pg, pg->farewell[0] ? pg->farewell : text);
     pg->farewell[0] = 0;
+    if (rlock__pg_goes_on(pg, fault)) {
+        return;
+    }
     if (was_ready || strcmp(pg->logged, text) != 0) { /* each attempt has the same to say */
         memcpy(pg->logged, pg->words, sizeof pg->logged);
         rlock_client_log(pg->client, RLOCK_LOG_WARNING, "connection to PostgreSQL", text);
@@ -378,8 +433,12 @@ static inline bool rlock__pg_hosts(rlock__pg *pg) {
     const char *hosts = rlock__pg_option(pg, "host");
     const char *ports = rlock__pg_option(pg, "port");
     unsigned count, i = 0;
-    hosts = hosts ? hosts : numeric ? numeric : getenv("PGHOST");
-    if (rlock__pg_option(pg, "service") || (!hosts && getenv("PGSERVICE"))) {
+    if (!hosts && !numeric) {
+        hosts = getenv("PGHOST");
+        numeric = getenv("PGHOSTADDR");
+    }
+    hosts = hosts ? hosts : numeric;
+    if (rlock__pg_option(pg, "service")) {
         return false; /* libpq would ask for the name that it finds there, and wait */
     }
     ports = ports ? ports : getenv("PGPORT");
@@ -395,7 +454,8 @@ static inline bool rlock__pg_hosts(rlock__pg *pg) {
     return i == count && pg->host_count && (count == 1 || count == pg->host_count);
 }
 
-static inline void rlock__pg_add_address(rlock__pg *pg, const struct sockaddr *address) {
+static inline void rlock__pg_add_address(rlock__pg *pg, unsigned host,
+                                         const struct sockaddr *address) {
     char *text;
     if (pg->address_count == RLOCK__PG_ADDRESSES) {
         return;
@@ -417,89 +477,75 @@ static inline void rlock__pg_add_address(rlock__pg *pg, const struct sockaddr *a
     } else {
         return;
     }
-    pg->addresses[pg->address_count++].host = pg->naming;
+    pg->addresses[pg->address_count++].host = host;
 }
 
 /* An address as it stands in the URL, or a unix socket. False: it is a name. */
-static inline bool rlock__pg_numeric(rlock__pg *pg, const char *host) {
+static inline bool rlock__pg_numeric(rlock__pg *pg, unsigned host) {
+    const char *numeric = pg->numerics[host];
+    const char *text = numeric && *numeric ? numeric : pg->hosts[host];
     unsigned char bytes[sizeof(struct in6_addr)];
-    bool numeric = inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
-    if (*host == '/' || *host == '@' || !*host) {
-        rlock__pg_add_address(pg, NULL);
-    } else if (numeric && pg->address_count < RLOCK__PG_ADDRESSES) {
-        snprintf(pg->addresses[pg->address_count].text, sizeof pg->addresses[0].text, "%s", host);
-        pg->addresses[pg->address_count++].host = pg->naming;
+    bool is = inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
+    if (*text == '/' || *text == '@' || !*text) {
+        rlock__pg_add_address(pg, host, NULL);
+        return true;
+    } else if (is && pg->address_count < RLOCK__PG_ADDRESSES) {
+        snprintf(pg->addresses[pg->address_count].text, sizeof pg->addresses[0].text, "%s", text);
+        pg->addresses[pg->address_count++].host = host;
     }
-    return numeric || *host == '/' || *host == '@' || !*host;
+    return is;
 }
 
-/* Goes on with the next host; when all are known, connects. */
-static inline void rlock__pg_name(rlock__pg *pg) {
-    for (; pg->naming < pg->host_count; pg->naming++) {
-        const char *numeric = pg->numerics[pg->naming];
-        if (rlock__pg_numeric(pg, numeric && *numeric ? numeric : pg->hosts[pg->naming])) {
-            continue;
-        }
-        if (!pg->resolving) { /* else one of an attempt before has not been answered */
-            pg->asking = pg->naming;
-            pg->resolving = rlock_name_resolve(pg->client, &pg->name, pg->hosts[pg->naming]) == 0;
-        }
-        if (pg->resolving) {
-            return; /* rlock__pg_on_name follows */
-        }
-    } /* a loop that resolves no names: the other hosts are tried */
-    if (!pg->address_count) {
-        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the name is not resolved");
-    } else {
-        rlock__pg_connect(pg);
-    }
-}
-
+/* Also while another address is tried. What comes after the attempt is forgotten. */
 static inline void rlock__pg_on_name(rlock_name *name, const struct sockaddr *const *addresses,
                                      unsigned count) {
-    rlock__pg *pg = RLOCK__PG_OF(name, rlock__pg, name);
+    rlock__pg_lookup *lookup = RLOCK__PG_OF(name, rlock__pg_lookup, name);
+    rlock__pg *pg = lookup->pg;
     unsigned i;
-    pg->resolving = false;
-    if (pg->state != RLOCK__PG_NAMES) {
-        return; /* it came too late for that attempt */
+    lookup->asked = false;
+    if (pg->state == RLOCK__PG_DOWN || pg->state == RLOCK__PG_READY) {
+        return;
     }
-    for (i = 0; i < count && pg->asking == pg->naming; i++) {
-        rlock__pg_add_address(pg, addresses[i]);
+    for (i = 0; i < count; i++) {
+        rlock__pg_add_address(pg, (unsigned)(lookup - pg->lookups),
+                              addresses[(i + pg->turn / pg->host_count) % count]);
     }
-    pg->naming += pg->asking == pg->naming;
-    rlock__pg_name(pg);
+    if (pg->state == RLOCK__PG_NAMES && !rlock__pg_walk(pg)) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the name is not resolved");
+    }
+}
+
+/* All names are asked for at once: one that hangs hides no other host. */
+static inline void rlock__pg_open_next(rlock__pg *pg) {
+    unsigned i;
+    pg->state = RLOCK__PG_NAMES;
+    pg->address_count = pg->tried = 0;
+    pg->said[0] = 0;
+    pg->until_us = rlock_client_now_us(pg->client) + pg->timeout_us;
+    for (i = 0; i < pg->host_count; i++) {
+        unsigned host = (i + pg->turn) % pg->host_count;
+        rlock__pg_lookup *lookup = &pg->lookups[host];
+        if (!rlock__pg_numeric(pg, host) && !lookup->asked) {
+            lookup->asked = rlock_name_resolve(pg->client, &lookup->name, pg->hosts[host]) == 0;
+        }
+    }
+    if (!rlock__pg_walk(pg)) {
+        rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the name is not resolved");
+    }
 }
 
 /* --- connecting --- */
 
-/* What one address says: its host, the address itself, or its port. */
-static inline const char *rlock__pg_part(const rlock__pg *pg, unsigned at, int what) {
-    unsigned host = pg->addresses[at].host;
-    const char *port = pg->ports[host] ? pg->ports[host] : pg->ports[0];
-    return what == 0 ? pg->hosts[host] : what == 1 ? pg->addresses[at].text : port;
-}
-
-/* Joins what each address says with commas, from `turn` on. */
-static inline char *rlock__pg_join(const rlock__pg *pg, int what) {
-    size_t bytes = 1, n = 0;
-    unsigned i;
-    char *list;
-    for (i = 0; i < pg->address_count; i++) {
-        bytes += strlen(rlock__pg_part(pg, i, what)) + 1;
-    }
-    list = (char *)calloc(1, bytes);
-    for (i = 0; list && i < pg->address_count; i++) {
-        const char *text = rlock__pg_part(pg, (i + pg->turn) % pg->address_count, what);
-        n += (size_t)snprintf(list + n, bytes - n, "%s%s", i ? "," : "", text);
-    }
-    return list;
-}
-
+/* Starts to connect to the next address. The variable PGHOSTADDR would stand for a unix socket,
+ * which has no address: so that is named twice, each time with an empty one. */
 static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
     enum { MOST = 96 };
     const char *keywords[MOST + 1], *values[MOST + 1];
-    char *host = rlock__pg_join(pg, 0), *address = rlock__pg_join(pg, 1),
-         *port = rlock__pg_join(pg, 2);
+    const char *address = pg->addresses[pg->tried].text;
+    unsigned at = pg->addresses[pg->tried].host;
+    const char *port = pg->ports[at] ? pg->ports[at] : pg->ports[0];
+    size_t bytes = 2 * strlen(pg->hosts[at]) + 2;
+    char *host = (char *)calloc(1, bytes);
     const PQconninfoOption *option;
     PGconn *conn = NULL;
     int n = 0;
@@ -512,8 +558,11 @@ static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
             values[n++] = option->val;
         }
     }
+    if (host) {
+        snprintf(host, bytes, *address ? "%s" : "%s,%s", pg->hosts[at], pg->hosts[at]);
+    }
     keywords[n] = "host", values[n++] = host;
-    keywords[n] = "hostaddr", values[n++] = address;
+    keywords[n] = "hostaddr", values[n++] = *address ? address : ",";
     keywords[n] = "port", values[n++] = port;
     keywords[n] = "fallback_application_name", values[n++] = "rlock";
     if (!rlock__pg_option(pg, "target_session_attrs")) {
@@ -524,12 +573,10 @@ static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
         keywords[n] = "gssencmode", values[n++] = "disable"; /* Kerberos would ask the DNS */
     }
     keywords[n] = values[n] = NULL;
-    if (host && address && port) {
+    if (host) {
         conn = PQconnectStartParams(keywords, values, 0);
     }
     free(host);
-    free(address);
-    free(port);
     return conn;
 }
 
@@ -559,8 +606,9 @@ static inline bool rlock__pg_untrusted(const char *words) {
     return false;
 }
 
-/* Of the words of each address that was tried, a line each, those count that somebody has to act
- * on; else the first ones of a server. Its SQLSTATE is among them: "FATAL:  28P01: the words". */
+/* An address may be tried twice, without TLS and with it: of these lines those words count that
+ * somebody has to act on; else the first ones of a server. Its SQLSTATE is among them:
+ * "FATAL:  28P01: the words". */
 static inline void rlock__pg_refused(rlock__pg *pg) {
     const char *text = PQerrorMessage(pg->conn), *best = text;
     bool spoken = false;
@@ -577,6 +625,10 @@ static inline void rlock__pg_refused(rlock__pg *pg) {
         spoken = spoken || coded;
         text += strcspn(text, "\n");
         text += *text == '\n';
+    }
+    rlock__pg_words(pg, best);
+    if (!pg->said[0] && (spoken || strstr(pg->words, "read-only"))) {
+        memcpy(pg->said, pg->words, sizeof pg->said);
     }
     rlock__pg_fail(pg, RLOCK_FAULT_DOWN, best); /* nothing was sent */
 }
@@ -632,13 +684,18 @@ static inline void rlock__pg_poll(rlock__pg *pg) {
     }
 }
 
+/* Starts to connect to the next address. Each that is known, and each name, has its share of the
+ * time that is left. */
 static inline void rlock__pg_connect(rlock__pg *pg) {
+    int64_t now_us = rlock_client_now_us(pg->client);
+    unsigned shares = pg->address_count - pg->tried + rlock__pg_asked(pg);
     pg->conn = rlock__pg_start(pg);
     if (!pg->conn) {
         rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, "no memory to connect");
         return;
     }
     pg->state = RLOCK__PG_CONNECTS;
+    rlock_timer_set(pg->client, &pg->timer, now_us + (pg->until_us - now_us) / shares);
     pg->farewell[0] = 0;
     PQsetNoticeReceiver(pg->conn, rlock__pg_noticed, pg);
     PQsetErrorVerbosity(pg->conn, PQERRORS_VERBOSE); /* its words have the SQLSTATE, too */
@@ -647,13 +704,6 @@ static inline void rlock__pg_connect(rlock__pg *pg) {
     } else {
         rlock__pg_watch(pg, RLOCK_IO_WRITE); /* libpq: as if the first poll had said so */
     }
-}
-
-static inline void rlock__pg_open_next(rlock__pg *pg) {
-    pg->state = RLOCK__PG_NAMES;
-    pg->naming = pg->address_count = 0;
-    rlock_timer_set(pg->client, &pg->timer, rlock_client_now_us(pg->client) + pg->timeout_us);
-    rlock__pg_name(pg);
 }
 
 /* --- what is sent --- */
@@ -1474,6 +1524,14 @@ static inline void rlock__pg_close(void *state) {
 static inline bool rlock__pg_parse(rlock__pg *pg, const char *url) {
     char *error = NULL;
     pg->options = PQconninfoParse(url, &error);
+    if (getenv("PGSERVICE")) { /* libpq has no way around it */
+        rlock_client_log(pg->client, RLOCK_LOG_ERROR,
+                         "PGSERVICE is set, by which libpq would read a file at each connection: "
+                         "unset it, and let the URL say where the server is",
+                         NULL);
+        PQfreemem(error);
+        return false;
+    }
     if (!pg->options) {
         bool plain = error && strstr(error, "query parameter") && !strchr(error, '@') &&
                      !strstr(url, "password"); /* else it may be the rest of one */
@@ -1496,6 +1554,7 @@ static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
                                  const rlock_store_events *events, void *owner, void **state) {
     const rlock__pg_store *made = (const rlock__pg_store *)store->ctx;
     rlock__pg *pg = (rlock__pg *)calloc(1, sizeof *pg);
+    unsigned i;
     if (!pg || rlock_timer_add(client, &pg->timer, rlock__pg_fire) != RLOCK_OK) {
         free(pg);
         return RLOCK_ERR_NOMEM;
@@ -1509,7 +1568,10 @@ static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
     pg->offer_ms = config->command_timeout_ms;
     pg->fd = -1;
     pg->io.ready = rlock__pg_on_io;
-    pg->name.resolved = rlock__pg_on_name;
+    for (i = 0; i < RLOCK__PG_ADDRESSES; i++) {
+        pg->lookups[i].pg = pg;
+        pg->lookups[i].name.resolved = rlock__pg_on_name;
+    }
     rlock__pg_list_init(&pg->urgent);
     rlock__pg_list_init(&pg->later);
     if (!rlock__pg_parse(pg, made->url)) {

@@ -246,9 +246,20 @@ static void name_is_found(void) {
     rlock_on_resolved_all(name, two.both, 2);
 }
 
+static rlock_client *client_that_resolves(const char *url) {
+    rlock_config config;
+    memset(&config, 0, sizeof config);
+    assert_int_equal(engine.makes(&made.stores[made.store_count], url), RLOCK_OK);
+    config.store = made.stores[made.store_count++];
+    config.loop = rlock_poll_loop(kit_poll);
+    config.loop.resolve = resolves_to_two;
+    config.log = kit_log;
+    config.command_timeout_ms = TIMEOUT_MS;
+    return kit_client(&config);
+}
+
 /* 127.0.0.x each. */
 static rlock_client *client_of_two(int first, int second) {
-    rlock_config config;
     char url[256];
     int i;
     memset(&two, 0, sizeof two);
@@ -258,14 +269,7 @@ static rlock_client *client_of_two(int first, int second) {
         two.both[i] = (const struct sockaddr *)(const void *)&two.each[i];
     }
     writes_named(url, "two.example");
-    memset(&config, 0, sizeof config);
-    assert_int_equal(engine.makes(&made.stores[made.store_count], url), RLOCK_OK);
-    config.store = made.stores[made.store_count++];
-    config.loop = rlock_poll_loop(kit_poll);
-    config.loop.resolve = resolves_to_two;
-    config.log = kit_log;
-    config.command_timeout_ms = TIMEOUT_MS;
-    return kit_client(&config);
+    return client_that_resolves(url);
 }
 
 /* Whether somebody connects there, which is taken. */
