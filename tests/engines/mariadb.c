@@ -174,6 +174,10 @@ static void answer_that_came_while_the_process_slept_is_read(void **state) {
 
 /* --- the server --- */
 
+#define UNREPLICATED                                                                     \
+    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = " \
+    "'Rpl_semi_sync_master_no_tx'"
+
 /* Its holds are let go as soon as it goes on, and no call waits for it. */
 static void client_is_freed_at_once_while_the_server_is_stopped(void **state) {
     struct owner *o = owner_new(client(), "k"), *busy;
@@ -308,6 +312,42 @@ static void renewal_for_less_waits_for_the_replica_too(void **state) {
     renewals_end(o, 3, 30000, RLOCK_ERR_UNKNOWN);
     sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
     renewals_end(o, 3, 30000, RLOCK_OK);
+}
+
+/* Ends the wait for the replica of the statement that a client has sent. */
+static int wait_is_ended(struct owner *o, const char *by) {
+    unsigned long session = 0;
+    int tries = 0;
+    assert_int_equal(rlock_acquire(o->lock, 0, 60000, owner_told, o), RLOCK_OK);
+    while (session == 0 && tries++ < 200) {
+        kit_run(5);
+        session = strtoul(sql("SELECT id FROM information_schema.processlist WHERE state LIKE "
+                              "'%%semi-sync ACK%%'"),
+                          NULL, 10);
+    }
+    assert_true(session > 0);
+    sql("%s %lu", by, session);
+    return owner_wait(o, RLOCK_ACQUIRED, 5000);
+}
+
+/* That is how it is, not how it should be: the server says nothing of it to the client, and counts
+ * it alone. */
+static void query_that_is_killed_while_it_waits_for_the_replica_counts(void **state) {
+    struct owner *o[2];
+    int i, alone;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        o[i] = owner_new(patient(4000), i ? "b" : "a");
+        assert_int_equal(owner_acquire(o[i], 1000, 60000), RLOCK_OK); /* it is connected */
+        assert_int_equal(owner_release(o[i]), RLOCK_OK);
+    }
+    sql("SET GLOBAL rpl_semi_sync_master_timeout = 600000");
+    sql("SET GLOBAL rpl_semi_sync_master_enabled = 1");
+    alone = atoi(sql(UNREPLICATED));
+    assert_int_equal(wait_is_ended(o[0], "KILL QUERY"), RLOCK_OK);
+    assert_int_equal(atoi(sql(UNREPLICATED)), alone + 1);
+    assert_int_equal(wait_is_ended(o[1], "KILL CONNECTION"), RLOCK_ERR_UNKNOWN);
+    sql("SET GLOBAL rpl_semi_sync_master_enabled = 0");
 }
 
 static void server_that_is_full_is_tried_again(void **state) {
@@ -937,6 +977,7 @@ int main(int argc, char **argv) {
         TEST(locked_row_is_waited_for_no_longer_than_a_command),
         TEST(server_that_becomes_read_only_is_left_and_tried_again),
         TEST(renewal_for_less_waits_for_the_replica_too),
+        TEST(query_that_is_killed_while_it_waits_for_the_replica_counts),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
         TEST(table_that_is_missing_is_told),
