@@ -389,6 +389,28 @@ static void database_without_the_functions_is_told(void **state) {
                         "rlock_mariadb.sql is not installed in this database");
 }
 
+/* Its pages take no key as long as ours: the file says so, and nothing is there. */
+static void file_is_refused_by_a_server_with_small_pages(void **state) {
+    static const char *const sizes[] = {"--innodb-page-size=4k", "--innodb-page-size=8k"};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct server small;
+        MYSQL *hand;
+        memset(&small, 0, sizeof small);
+        mariadb_pages = sizes[i];
+        assert_int_equal(mariadb_start(&small), 0);
+        mariadb_pages = "--innodb-page-size=16k";
+        assert_int_equal(mariadb_installs(&small, "stores/rlock_mariadb.sql"), -1);
+        hand = mariadb_connects(&small, "shop");
+        assert_non_null(hand);
+        assert_int_equal(mysql_query(hand, "SELECT 1 FROM rlock_keys"), 1);
+        assert_int_equal(mysql_errno(hand), 1146); /* no such table */
+        mysql_close(hand);
+        server_stop(&small);
+    }
+}
+
 static void table_that_is_missing_is_told(void **state) {
     struct owner *o = owner_new(client(), "k");
     (void)state;
@@ -980,6 +1002,7 @@ int main(int argc, char **argv) {
         TEST(query_that_is_killed_while_it_waits_for_the_replica_counts),
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
+        TEST(file_is_refused_by_a_server_with_small_pages),
         TEST(table_that_is_missing_is_told),
         TEST(database_and_account_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),

@@ -42,6 +42,9 @@ static inline int mariadb_answers(const struct server *server) {
     return hand != NULL;
 }
 
+/* Of the next server that is started. */
+static const char *mariadb_pages = "--innodb-page-size=16k";
+
 /* Starts the server on the data that is there. */
 static inline int mariadb_continue(struct server *server) {
     char port[24], data[96], socket[128];
@@ -54,6 +57,7 @@ static inline int mariadb_continue(struct server *server) {
                           "--pid-file=pid",
                           "--innodb-flush-log-at-trx-commit=2", /* nobody cuts the power */
                           "--innodb-buffer-pool-size=16M",
+                          mariadb_pages,
                           "--skip-name-resolve",
                           "--performance-schema=OFF",
                           "--log-bin=binlog", /* as on any primary */
@@ -162,6 +166,7 @@ static inline int mariadb_start(struct server *server) {
                           "--bootstrap",
                           data,
                           "--innodb-buffer-pool-size=16M",
+                          mariadb_pages,
                           "--log-warnings=0",
                           NULL};
     int status;
