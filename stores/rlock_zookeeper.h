@@ -49,6 +49,7 @@ RLOCK__C_CASTS_BEGIN
 #define RLOCK__ZK_NAME 256u    /* of the name of a node in it, after the key's */
 #define RLOCK__ZK_TRIES 8      /* to make a node in a line that goes away meanwhile */
 #define RLOCK__ZK_BUCKETS 256
+#define RLOCK__ZK_WINDOW 64 /* requests of the core that are being done at a time */
 #define RLOCK__ZK_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
 /* A node of ours. */
@@ -59,8 +60,9 @@ typedef struct rlock__zk_node {
     uint8_t waits;      /* nobody, or for the node `before`, or for any change of the line */
     int64_t czxid;      /* 0 = not known */
     int64_t end_us;     /* of the lease of a hold */
-    uint32_t before;
+    uint32_t before, seq;
     bool queued;
+    bool first; /* a hold of ours was right before it in a FAIR line, and is gone */
     size_t parent; /* bytes of the path that are the key's */
     char path[1];  /* longer; without a name behind the parent's: it is not known */
 } rlock__zk_node;
@@ -75,7 +77,13 @@ typedef struct rlock__zk_op {
     uint8_t op, flags;
     char sort;
     bool looked; /* a list was read before */
-    bool alone;  /* its node is being made, and without memory no list is asked for */
+    bool watch;  /* the list that it waits for is to be watched */
+    bool made;   /* it may have made a node */
+    bool making; /* that is not answered yet */
+    bool alone;  /* its list failed meanwhile, as `rc` says */
+    rlock_link look;         /* among the lists that are out, or in one of the next two */
+    rlock_link served, next; /* of others: by the same list, and by the one after that */
+    const char *text;        /* of a fault that is told when its own node is away */
     int tries;
     int64_t sent_us, lease_ms;
     uint64_t token, writer;
@@ -99,7 +107,9 @@ typedef struct rlock__zk { /* the store as one client sees it */
     int fd;
     rlock_io io;
     rlock_timer timer;
-    rlock_link requests, ops; /* submitted, and not sent; being done */
+    rlock_link urgent, requests; /* submitted, and not sent; urgent: about what is held */
+    rlock_link ops, looks;       /* being done; of these, whose lists of children are out */
+    int out;                     /* how many are being done */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
     bool up, expired, refused, resolving, closing, watched;
     bool served;         /* this handle was up: its watches would be set anew with one packet */
@@ -134,6 +144,8 @@ typedef struct rlock__zk_store {
 
 static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op);
 static inline void rlock__zk_turn(rlock__zk *zk, int events);
+static inline void rlock__zk_leave(rlock__zk_op *op, const char *name,
+                                   void (*then)(rlock__zk_op *op));
 
 /* --- small things --- */
 
@@ -151,6 +163,13 @@ static inline void rlock__zk_list_add(rlock_link *list, rlock_link *link) {
     link->prev = list->prev;
     link->next = list;
     link->prev->next = list->prev = link;
+}
+
+/* Moves all of a list to one that was not set before, or is empty. */
+static inline void rlock__zk_list_move(rlock_link *to, rlock_link *from) {
+    rlock__zk_list_init(to);
+    rlock__zk_list_add(from, to); /* among them, in place of the head */
+    rlock__zk_list_remove(from);
 }
 
 static inline char rlock__zk_sort(const rlock_request *request) {
@@ -202,28 +221,6 @@ static inline void rlock__zk_drop(rlock__zk_node *node) {
     }
 }
 
-/* Notes the node of an operation's token; NULL: no memory. */
-static inline rlock__zk_node *rlock__zk_note(rlock__zk_op *op, const char *path) {
-    rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
-    size_t len = strlen(path);
-    if (node && strcmp(node->path, path) != 0) {
-        rlock__zk_drop(node);
-        node = NULL;
-    }
-    if (!node) {
-        node = (rlock__zk_node *)calloc(1, sizeof *node + len);
-        if (!node) {
-            return NULL;
-        }
-        memcpy(node->path, path, len + 1);
-        node->token = op->token;
-        node->parent = op->parent;
-        node->queued = op->sort != 'm';
-        rlock__zk_list_add(rlock__zk_bucket(op->zk, op->token), &node->link);
-    }
-    return node;
-}
-
 /* --- a line: the children of a key --- */
 
 typedef struct rlock__zk_child {
@@ -232,6 +229,8 @@ typedef struct rlock__zk_child {
     char sort;        /* p: a number of permits that was set */
     bool holds;
     uint32_t weight, seq;
+    int blocks, position; /* of one that does not hold: whose end may let it in, or -1; how many
+                             wait before it */
     uint64_t writer; /* of d: the token of the writer that it came beside, of the same client */
 } rlock__zk_child;
 
@@ -255,6 +254,30 @@ static inline bool rlock__zk_child_of(const char *name, rlock__zk_child *child) 
     return child->sort && strchr("mfrwdsp", child->sort) != NULL;
 }
 
+/* Notes the node of an operation's token; NULL: no memory. */
+static inline rlock__zk_node *rlock__zk_note(rlock__zk_op *op, const char *path) {
+    rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
+    size_t len = strlen(path);
+    rlock__zk_child child;
+    if (node && strcmp(node->path, path) != 0) {
+        rlock__zk_drop(node);
+        node = NULL;
+    }
+    if (!node) {
+        node = (rlock__zk_node *)calloc(1, sizeof *node + len);
+        if (!node) {
+            return NULL;
+        }
+        memcpy(node->path, path, len + 1);
+        node->token = op->token;
+        node->parent = op->parent;
+        node->seq = rlock__zk_child_of(path + op->parent + 1, &child) ? child.seq : 0;
+        node->queued = op->sort != 'm';
+        rlock__zk_list_add(rlock__zk_bucket(op->zk, op->token), &node->link);
+    }
+    return node;
+}
+
 static inline bool rlock__zk_is(const rlock__zk_child *child, const char *token) {
     return strlen(token) == child->token_len && memcmp(child->name, token, child->token_len) == 0;
 }
@@ -264,17 +287,26 @@ static inline int rlock__zk_by_seq(const void *one, const void *other) {
     return a == b ? 0 : (int32_t)(a - b) < 0 ? -1 : 1;
 }
 
-/* The line as one token sees it. */
+/* The line, and how one token sees it. */
 typedef struct rlock__zk_line {
     rlock__zk_child *members; /* in their order */
     int count, own;           /* own: of the token's, or -1 */
     int blocks;               /* whose end may let it in, or -1 */
+    unsigned sorts;           /* a bit for each kind of lock: RLOCK__ZK_SORTS */
     bool differs;             /* there are others, of another kind of lock */
-    uint32_t permits;
-    uint64_t used; /* by those that hold */
+    bool set;                 /* a number of permits was set */
+    bool judged;
+    uint32_t number, permits; /* the one that was set; the one that counts */
+    uint64_t used;            /* by those that hold */
     int64_t holders, waiters, position;
     int last; /* of those that hold, or -1 */
 } rlock__zk_line;
+
+#define RLOCK__ZK_SORTS "mfws"
+
+static inline unsigned rlock__zk_sort_bit(char sort) {
+    return 1u << (strchr(RLOCK__ZK_SORTS, rlock__zk_group(sort)) - RLOCK__ZK_SORTS);
+}
 
 /* Who came beside another writer than this one, and so keeps it out; or -1. */
 static inline int rlock__zk_aside(const rlock__zk_line *line, const rlock__zk_child *writer) {
@@ -296,22 +328,23 @@ static inline int rlock__zk_aside(const rlock__zk_line *line, const rlock__zk_ch
 static inline void rlock__zk_judge(rlock__zk_line *line) {
     uint64_t weights = 0;
     int i, before = -1, writer = -1, first = -1;
+    line->judged = true;
+    line->used = 0;
+    line->holders = line->waiters = 0;
+    line->last = -1;
     for (i = 0; i < line->count; i++) {
         rlock__zk_child *at = &line->members[i];
-        int blocks = at->sort == 'm' ? first : at->sort == 'r' ? writer : before;
+        at->blocks = at->sort == 'm' ? first : at->sort == 'r' ? writer : before;
+        at->position = (int)line->waiters;
         switch (at->sort) {
         case 'd': at->holds = true; break;
         case 'r': at->holds = writer < 0; break;
         case 's': at->holds = weights + at->weight <= line->permits; break;
         case 'w':
-            blocks = first < 0 ? rlock__zk_aside(line, at) : before;
-            at->holds = blocks < 0;
+            at->blocks = first < 0 ? rlock__zk_aside(line, at) : before;
+            at->holds = at->blocks < 0;
             break;
         default: at->holds = first < 0;
-        }
-        if (i == line->own && !at->holds) {
-            line->blocks = blocks;
-            line->position = line->waiters;
         }
         if (at->sort != 'd') {
             first = first < 0 ? i : first;
@@ -326,17 +359,13 @@ static inline void rlock__zk_judge(rlock__zk_line *line) {
     }
 }
 
-/* Reads who holds, by the names alone: everybody who reads the same line comes to the same.
+/* Reads who is there, by the names alone: everybody who reads the same line comes to the same.
  * False: no memory. Free line->members. */
-static inline bool rlock__zk_read(const struct String_vector *names, char sort, uint32_t permits,
-                                  const char *token, rlock__zk_line *line) {
+static inline bool rlock__zk_read(const struct String_vector *names, rlock__zk_line *line) {
     rlock__zk_child child;
-    bool set = false;
     uint32_t last = 0;
     int i;
     memset(line, 0, sizeof *line);
-    line->permits = permits;
-    line->position = line->own = line->blocks = line->last = -1;
     line->members = (rlock__zk_child *)malloc(((size_t)names->count + 1) * sizeof child);
     if (!line->members) {
         return false;
@@ -346,25 +375,51 @@ static inline bool rlock__zk_read(const struct String_vector *names, char sort, 
             continue;
         }
         if (child.sort == 'p') { /* the last that was set, while the one before it goes */
-            if (!set || (int32_t)(child.seq - last) > 0) {
-                line->permits = child.weight;
+            if (!line->set || (int32_t)(child.seq - last) > 0) {
+                line->number = child.weight;
                 last = child.seq;
             }
-            set = true;
-            line->differs = line->differs || sort != 's';
-            continue;
-        }
-        line->members[line->count++] = child;
-        if (!rlock__zk_is(&child, token)) {
-            line->differs = line->differs || rlock__zk_group(child.sort) != rlock__zk_group(sort);
+            line->set = true;
+            line->sorts |= rlock__zk_sort_bit('s');
+        } else {
+            line->members[line->count++] = child;
+            line->sorts |= rlock__zk_sort_bit(child.sort);
         }
     }
     qsort(line->members, (size_t)line->count, sizeof child, rlock__zk_by_seq);
-    for (i = 0; i < line->count; i++) {
-        line->own = rlock__zk_is(&line->members[i], token) ? i : line->own;
-    }
-    rlock__zk_judge(line);
     return true;
+}
+
+/* Which of the line is a token's, or -1. Where its node is known, its number is looked for. */
+static inline int rlock__zk_place(const rlock__zk_line *line, const char *token,
+                                  const rlock__zk_node *node) {
+    int i = line->count - 1;
+    while (node && i >= 0 &&
+           (line->members[i].seq != node->seq || !rlock__zk_is(&line->members[i], token))) {
+        i--;
+    }
+    for (i = node && i >= 0 ? i : line->count - 1; i >= 0; i--) {
+        if (rlock__zk_is(&line->members[i], token)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* How the line stands for one token. */
+static inline void rlock__zk_see(rlock__zk_line *line, char sort, uint32_t permits,
+                                 const char *token, const rlock__zk_node *node) {
+    const rlock__zk_child *own;
+    permits = line->set ? line->number : permits;
+    if (!line->judged || permits != line->permits) {
+        line->permits = permits;
+        rlock__zk_judge(line);
+    }
+    line->differs = (line->sorts & ~rlock__zk_sort_bit(sort)) != 0;
+    line->own = rlock__zk_place(line, token, node);
+    own = line->own < 0 ? NULL : &line->members[line->own];
+    line->blocks = own && !own->holds ? own->blocks : -1;
+    line->position = own && !own->holds ? own->position : -1;
 }
 
 static inline const rlock__zk_child *rlock__zk_own(const rlock__zk_line *line) {
@@ -374,7 +429,9 @@ static inline const rlock__zk_child *rlock__zk_own(const rlock__zk_line *line) {
 /* --- answers --- */
 
 static inline void rlock__zk_end(rlock__zk_op *op) {
+    op->zk->out--;
     rlock__zk_list_remove(&op->link);
+    rlock__zk_list_remove(&op->look);
     free(op);
 }
 
@@ -398,8 +455,26 @@ static inline void rlock__zk_answer_fault(rlock__zk_op *op, rlock_fault fault, c
     rlock__zk_answer(op, &answer);
 }
 
+static inline void rlock__zk_answer_failed(rlock__zk_op *op) {
+    rlock__zk_answer_fault(op, RLOCK_FAULT_AUTH, op->text, false);
+}
+
+/* An operation failed. After an acquire whose node may be there this is no sure failure, and the
+ * core cleans up; but a right that is missing is told when the node is away. */
+static inline void rlock__zk_fail(rlock__zk_op *op, rlock_fault fault, const char *text) {
+    rlock__zk_node *node = rlock__zk_find(op->zk, op->token);
+    if (op->op != RLOCK_OP_ACQUIRE || !(op->made || node) || fault == RLOCK_FAULT_OTHER) {
+        rlock__zk_answer_fault(op, fault, text, false);
+    } else if (fault == RLOCK_FAULT_AUTH && node) {
+        op->text = text;
+        rlock__zk_leave(op, node->path + node->parent + 1, rlock__zk_answer_failed);
+    } else {
+        rlock__zk_answer_fault(op, RLOCK_FAULT_UNKNOWN, text, false);
+    }
+}
+
 static inline void rlock__zk_answer_rc(rlock__zk_op *op, int rc) {
-    rlock__zk_answer_fault(op, rlock__zk_fault(rc), zerror(rc), false);
+    rlock__zk_fail(op, rlock__zk_fault(rc), zerror(rc));
 }
 
 /* An earlier request of a session is done before a later one, or never: so each answer is sure. */
@@ -479,9 +554,10 @@ static inline size_t rlock__zk_key(const rlock__zk *zk, const char *path, char *
     return n;
 }
 
-/* Notifies those of ours in this line who wait for it, or for the node of that number. */
+/* Notifies those of ours in this line who wait for it, or for the node of that number. first: that
+ * was the first of a FAIR line. */
 static inline void rlock__zk_notify(rlock__zk *zk, const char *path, size_t parent, bool any,
-                                    uint32_t seq) {
+                                    uint32_t seq, bool first) {
     char key[RLOCK__ZK_KEY_MAX];
     size_t len = rlock__zk_key(zk, path, key);
     int i;
@@ -496,6 +572,7 @@ static inline void rlock__zk_notify(rlock__zk *zk, const char *path, size_t pare
             next = at->next;
             if (called && node->parent == parent && memcmp(node->path, path, parent) == 0) {
                 node->waits = RLOCK__ZK_WAITS_NOT;
+                node->first = first;
                 zk->events->notified(zk->owner, key, len, node->token);
             }
         }
@@ -510,6 +587,7 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
     rlock__zk_child child;
     rlock__zk_node *node;
     uint64_t token;
+    bool first = false;
     if (!name || !rlock__zk_child_of(name + 1, &child)) {
         return;
     }
@@ -519,13 +597,14 @@ static inline void rlock__zk_deleted(rlock__zk *zk, const char *path) {
         node = rlock__zk_find(zk, token);
         if (node && strcmp(node->path, path) == 0) {
             bool tells = node->holds && node->queued;
+            first = node->holds && child.sort == 'f';
             rlock__zk_drop(node);
             if (tells) {
                 zk->events->notified(zk->owner, key, len, token);
             }
         }
     }
-    rlock__zk_notify(zk, path, (size_t)(name - path), false, child.seq);
+    rlock__zk_notify(zk, path, (size_t)(name - path), false, child.seq, first);
     zk->events->woken(zk->owner, key, len);
 }
 
@@ -649,7 +728,7 @@ static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const 
     } else if (type == ZOO_DELETED_EVENT) {
         rlock__zk_deleted(zk, path);
     } else if (type == ZOO_CHILD_EVENT) {
-        rlock__zk_notify(zk, path, strlen(path), true, 0);
+        rlock__zk_notify(zk, path, strlen(path), true, 0, false);
     }
 }
 
@@ -709,13 +788,53 @@ static inline void rlock__zk_watch_own(rlock__zk *zk, const char *path) {
     }
 }
 
-static inline void rlock__zk_look(rlock__zk_op *op, int watch) {
+/* No list comes for it: that waits for the answer about its node. */
+static inline void rlock__zk_unlisted(rlock__zk_op *op, int rc) {
+    rlock__zk_list_remove(&op->look);
+    if (op->making) {
+        op->alone = true;
+        op->rc = rc;
+    } else {
+        rlock__zk_answer_rc(op, rc);
+    }
+}
+
+static inline void rlock__zk_all_unlisted(rlock_link *ops, int rc) {
+    while (ops->next != ops) {
+        rlock__zk_unlisted(RLOCK__ZK_OF(ops->next, rlock__zk_op, look), rc);
+    }
+}
+
+/* Asks for the children of the key, for this operation and those that it serves too. */
+static inline void rlock__zk_list(rlock__zk_op *op) {
+    rlock_link *at = op->served.next;
+    bool watch = op->watch;
     int rc;
+    for (; at != &op->served; at = at->next) {
+        watch = watch || RLOCK__ZK_OF(at, rlock__zk_op, look)->watch;
+    }
     op->zk->stats->commands++;
-    op->path[op->parent] = 0;
+    rlock__zk_list_add(&op->zk->looks, &op->look);
     rc = zoo_aget_children(op->zk->zh, op->path, watch, rlock__zk_on_line, op);
     if (rc != ZOK) {
-        rlock__zk_answer_rc(op, rc);
+        rlock__zk_all_unlisted(&op->served, rc);
+        rlock__zk_unlisted(op, rc);
+    }
+}
+
+/* Reads the line. One list of a key is out at a time: who comes while it is waits for the next one,
+ * together with all others who do. */
+static inline void rlock__zk_look(rlock__zk_op *op, bool watch) {
+    rlock_link *looks = &op->zk->looks, *at = looks->next;
+    op->watch = watch;
+    op->path[op->parent] = 0;
+    while (at != looks && strcmp(RLOCK__ZK_OF(at, rlock__zk_op, look)->path, op->path) != 0) {
+        at = at->next;
+    }
+    if (at != looks) {
+        rlock__zk_list_add(&RLOCK__ZK_OF(at, rlock__zk_op, look)->next, &op->look);
+    } else {
+        rlock__zk_list(op);
     }
 }
 
@@ -747,6 +866,7 @@ static inline void rlock__zk_leave(rlock__zk_op *op, const char *name,
 static inline void rlock__zk_on_left(int rc, const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
     if (rc == ZOK || rc == ZNONODE) {
+        op->made = false;
         op->left(op);
     } else {
         rlock__zk_answer_rc(op, rc);
@@ -774,7 +894,7 @@ static inline void rlock__zk_on_before(int rc, const char *value, int value_len,
     rlock_answer answer;
     (void)value, (void)value_len, (void)stat;
     if (rc == ZNONODE) {
-        rlock__zk_look(op, 0);
+        rlock__zk_look(op, false);
         return;
     }
     if (rc != ZOK) {
@@ -822,8 +942,9 @@ static inline void rlock__zk_on_own(int rc, const char *value, int value_len,
         rlock__zk_answer_rc(op, rc);
     } else if (op->op == RLOCK_OP_RENEW) {
         rlock__zk_drop(node);
-        rlock__zk_look(op, 0); /* gone, or is somebody else there? */
+        rlock__zk_look(op, false); /* gone, or is somebody else there? */
     } else {
+        rlock__zk_drop(node);
         rlock__zk_answer_rc(op, ZCONNECTIONLOSS); /* taken away in between */
     }
 }
@@ -833,7 +954,7 @@ static inline void rlock__zk_enter(rlock__zk_op *op, const rlock__zk_child *own)
     rlock__zk *zk = op->zk;
     rlock__zk_node *node = rlock__zk_note(op, rlock__zk_path(op, own->name));
     if (!node) {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
+        rlock__zk_fail(op, RLOCK_FAULT_NOMEM, NULL);
     } else if (node->czxid) {
         node->holds = true;
         node->waits = RLOCK__ZK_WAITS_NOT;
@@ -852,7 +973,7 @@ static inline void rlock__zk_enter(rlock__zk_op *op, const rlock__zk_child *own)
 static inline void rlock__zk_stay(rlock__zk_op *op, const rlock__zk_line *line) {
     rlock__zk_node *node = rlock__zk_note(op, rlock__zk_path(op, rlock__zk_own(line)->name));
     if (!node) {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
+        rlock__zk_fail(op, RLOCK_FAULT_NOMEM, NULL);
         return;
     }
     node->holds = false;
@@ -864,7 +985,7 @@ static inline void rlock__zk_stay(rlock__zk_op *op, const rlock__zk_line *line) 
         rlock__zk_answer_busy(op);
     } else {
         op->looked = true; /* once more, and the line is watched */
-        rlock__zk_look(op, 1);
+        rlock__zk_look(op, true);
     }
 }
 
@@ -938,7 +1059,7 @@ static inline void rlock__zk_on_deleted(int rc, const void *data) {
                                rc == ZOK && op->count ? RLOCK_OUTCOME_DONE : RLOCK_OUTCOME_GONE);
     } else if (rc == ZNONODE) {
         rlock__zk_drop(rlock__zk_find(op->zk, op->token));
-        rlock__zk_look(op, 0); /* gone, or is somebody else there? */
+        rlock__zk_look(op, false); /* gone, or is somebody else there? */
     } else {
         rlock__zk_answer_rc(op, rc);
     }
@@ -1098,29 +1219,52 @@ static inline void rlock__zk_judged(rlock__zk_op *op, const struct String_vector
     }
 }
 
-static inline void rlock__zk_on_line(int rc, const struct String_vector *names, const void *data) {
-    rlock__zk_op *op = rlock__zk_heard(data);
-    struct String_vector none = {0, NULL};
-    rlock__zk_line line;
+/* A line was read, or there is none, or, line NULL, no memory for it. */
+static inline void rlock__zk_listed(rlock__zk_op *op, int rc, const struct String_vector *names,
+                                    rlock__zk_line *line) {
     char token[64];
     if (rc == ZNONODE && op->op == RLOCK_OP_ACQUIRE && op->tries++ < RLOCK__ZK_TRIES) {
         rlock__zk_parents(op);
         rlock__zk_make(op);
-        return;
-    }
-    if (rc == ZNONODE && op->op == RLOCK_OP_SET_PERMITS) {
-        rlock__zk_set(op, NULL);
-        return;
-    }
-    if (rc != ZOK && (rc != ZNONODE || op->op == RLOCK_OP_ACQUIRE)) {
+    } else if (rc == ZNONODE && op->op == RLOCK_OP_ACQUIRE) {
         rlock__zk_answer_rc(op, rc);
+    } else if (rc == ZNONODE && op->op == RLOCK_OP_SET_PERMITS) {
+        rlock__zk_set(op, NULL);
+    } else if (!line) {
+        rlock__zk_fail(op, RLOCK_FAULT_NOMEM, NULL);
+    } else {
+        rlock__zk_token(op->zk, token, op->token);
+        rlock__zk_see(line, op->sort, op->permits, token, rlock__zk_find(op->zk, op->token));
+        rlock__zk_judged(op, names, line);
+    }
+}
+
+static inline void rlock__zk_on_line(int rc, const struct String_vector *names, const void *data) {
+    rlock__zk_op *op = rlock__zk_heard(data), *next;
+    struct String_vector none = {0, NULL};
+    rlock__zk_line line;
+    rlock_link served, later;
+    bool read;
+    rlock__zk_list_move(&served, &op->served);
+    rlock__zk_list_move(&later, &op->next);
+    rlock__zk_list_remove(&op->look);
+    rlock__zk_list_add(served.next, &op->look);
+    if (rc != ZOK && rc != ZNONODE) {
+        rlock__zk_all_unlisted(&served, rc);
+        rlock__zk_all_unlisted(&later, rc);
         return;
     }
-    rlock__zk_token(op->zk, token, op->token);
-    if (rlock__zk_read(rc == ZOK ? names : &none, op->sort, op->permits, token, &line)) {
-        rlock__zk_judged(op, names, &line);
-    } else {
-        rlock__zk_answer_fault(op, RLOCK_FAULT_NOMEM, NULL, false);
+    if (later.next != &later) {
+        next = RLOCK__ZK_OF(later.next, rlock__zk_op, look);
+        rlock__zk_list_remove(&next->look);
+        rlock__zk_list_move(&next->served, &later);
+        rlock__zk_list(next);
+    }
+    read = rlock__zk_read(rc == ZOK ? names : &none, &line);
+    while (served.next != &served) {
+        op = RLOCK__ZK_OF(served.next, rlock__zk_op, look);
+        rlock__zk_list_remove(&op->look);
+        rlock__zk_listed(op, rc, names, read ? &line : NULL);
     }
     free(line.members);
 }
@@ -1128,15 +1272,19 @@ static inline void rlock__zk_on_line(int rc, const struct String_vector *names, 
 static inline void rlock__zk_on_made(int rc, const char *value, const struct Stat *stat,
                                      const void *data) {
     rlock__zk_op *op = rlock__zk_heard(data);
-    op->rc = rc;
+    op->making = false;
     if (rc == ZOK) { /* the line is on its way behind this, and tells all the rest */
         rlock__zk_node *node = rlock__zk_note(op, value);
         if (node) {
             node->czxid = stat->czxid;
         }
+    } else {
+        op->made = rlock__zk_fault(rc) == RLOCK_FAULT_UNKNOWN;
     }
     if (op->alone) {
-        rlock__zk_answer_rc(op, ZSYSTEMERROR);
+        rlock__zk_answer_rc(op, op->rc);
+    } else {
+        op->rc = rc;
     }
 }
 
@@ -1175,7 +1323,7 @@ static inline void rlock__zk_make(rlock__zk_op *op) {
         snprintf(name, sizeof name, "%s:%c%u:", token, op->sort, (unsigned)op->weight);
     }
     op->sent_us = rlock_client_clock_us(zk->client);
-    op->looked = false;
+    op->looked = op->alone = false;
     op->rc = ZOK;
     zk->stats->commands++;
     rc = zoo_acreate2(zk->zh, rlock__zk_path(op, name), "", 0, zk->acl, ZOO_EPHEMERAL_SEQUENTIAL,
@@ -1184,9 +1332,8 @@ static inline void rlock__zk_make(rlock__zk_op *op) {
         rlock__zk_answer_rc(op, rc);
         return;
     }
-    zk->stats->commands++;
-    op->path[op->parent] = 0;
-    op->alone = zoo_aget_children(zk->zh, op->path, 0, rlock__zk_on_line, op) != ZOK;
+    op->made = op->making = true;
+    rlock__zk_look(op, false);
 }
 
 static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
@@ -1198,7 +1345,9 @@ static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
     }
     if (op->op == RLOCK_OP_ACQUIRE && !node && !(op->flags & RLOCK_REQUEST_RETRY)) {
         rlock__zk_make(op);
-    } else if (op->op == RLOCK_OP_RENEW && node && node->holds) {
+    } else if (node && (op->op == RLOCK_OP_RENEW ? node->holds
+                                                 : op->op == RLOCK_OP_ACQUIRE && node->first)) {
+        node->first = false;
         zk->stats->commands++;
         rc = zoo_aget(zk->zh, node->path, 1, rlock__zk_on_own, op);
     } else if (op->op == RLOCK_OP_RELEASE && node) {
@@ -1207,7 +1356,7 @@ static inline void rlock__zk_begin(rlock__zk *zk, rlock__zk_op *op) {
         zk->stats->commands++;
         rc = zoo_adelete(zk->zh, node->path, -1, rlock__zk_on_deleted, op);
     } else {
-        rlock__zk_look(op, 0);
+        rlock__zk_look(op, false);
     }
     if (rc != ZOK) {
         rlock__zk_answer_rc(op, rc);
@@ -1598,9 +1747,14 @@ static inline void rlock__zk_on_io(rlock_io *io, unsigned events) {
 
 static inline void rlock__zk_submit(void *state, rlock_request *request) {
     rlock__zk *zk = (rlock__zk *)state;
+    const rlock__zk_node *node;
+    bool urgent;
     request->sent_us = rlock_client_now_us(zk->client);
     request->store.data = NULL;
-    rlock__zk_list_add(&zk->requests, &request->store.link);
+    node = request->op == RLOCK_OP_ACQUIRE ? rlock__zk_find(zk, request->token) : NULL;
+    urgent = request->op == RLOCK_OP_RENEW || request->op == RLOCK_OP_RELEASE ||
+             (node && node->first);
+    rlock__zk_list_add(urgent ? &zk->urgent : &zk->requests, &request->store.link);
     if (!zk->zh && !zk->resolving) {
         rlock_timer_set(zk->client, &zk->timer, request->sent_us);
     }
@@ -1651,29 +1805,37 @@ static inline rlock__zk_op *rlock__zk_op_new(rlock__zk *zk, rlock_request *reque
     }
     op->parent = n;
     request->store.data = op;
+    rlock__zk_list_init(&op->look);
+    rlock__zk_list_init(&op->served);
+    rlock__zk_list_init(&op->next);
     rlock__zk_list_add(&zk->ops, &op->link);
+    zk->out++;
     return op;
+}
+
+/* The next that is to be sent, or NULL. */
+static inline rlock_request *rlock__zk_waiting(rlock__zk *zk) {
+    rlock_link *list = zk->urgent.next != &zk->urgent ? &zk->urgent : &zk->requests;
+    return list->next == list ? NULL : RLOCK__ZK_OF(list->next, rlock_request, store.link);
 }
 
 static inline void rlock__zk_flush(void *state) {
     rlock__zk *zk = (rlock__zk *)state;
-    if (!zk->up || zk->requests.next == &zk->requests) {
+    rlock_request *request = rlock__zk_waiting(zk);
+    if (!zk->up || !request || zk->out >= RLOCK__ZK_WINDOW) {
         return;
     }
     if (!rlock__zk_awaits(zk)) {
         zk->alive_us = rlock_client_now_us(zk->client);
     }
     rlock__zk_unwatch(zk);
-    while (zk->requests.next != &zk->requests) {
-        rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
+    for (; request && zk->out < RLOCK__ZK_WINDOW; request = rlock__zk_waiting(zk)) {
         rlock__zk_op *op = rlock__zk_op_new(zk, request);
-        rlock__zk_list_remove(&request->store.link);
-        if (op) {
-            rlock__zk_begin(zk, op);
-        } else {
-            rlock__zk_list_add(&zk->requests, &request->store.link);
+        if (!op) {
             break; /* no memory: in the next turn */
         }
+        rlock__zk_list_remove(&request->store.link);
+        rlock__zk_begin(zk, op);
     }
     rlock_timer_set(zk->client, &zk->timer, rlock_client_now_us(zk->client)); /* the next turn */
 }
@@ -1727,9 +1889,8 @@ static inline void rlock__zk_close(void *state) {
         return;
     }
     rlock__zk_unwatch(zk);
-    while (zk->requests.next != &zk->requests) {
-        rlock_request *request = RLOCK__ZK_OF(zk->requests.next, rlock_request, store.link);
-        rlock__zk_list_remove(&request->store.link);
+    while (rlock__zk_waiting(zk)) {
+        rlock__zk_list_remove(&rlock__zk_waiting(zk)->store.link);
     }
     rlock__zk_leave_all(zk, results);
     rlock__zk_drop_all(zk);
@@ -1848,8 +2009,10 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     zk->next_us = -1;
     zk->io.ready = rlock__zk_on_io;
     zk->name.resolved = rlock__zk_on_name;
+    rlock__zk_list_init(&zk->urgent);
     rlock__zk_list_init(&zk->requests);
     rlock__zk_list_init(&zk->ops);
+    rlock__zk_list_init(&zk->looks);
     for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
         rlock__zk_list_init(&zk->buckets[i]);
     }
