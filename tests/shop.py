@@ -185,6 +185,41 @@ def refuses(shop):
     assert shop.ask("GET", "/nowhere")[0] == 404
 
 
+def raw(shop, text):
+    """What it answers to bytes, to the end of the connection or of its first answer."""
+    host, port = shop.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), PATIENCE_S) as wire:
+        answer = b""
+        try:
+            wire.sendall(text)
+            while b"\r\n\r\n" not in answer and (piece := wire.recv(65536)):
+                answer += piece
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has closed the connection
+    return answer
+
+
+def refuses_what_no_page_of_its_own_asks(shop):
+    """A page whose name was made to point here, a request that two programs may read differently, endless headers."""
+    sale = shop.state["sale"]
+    for host in ("elsewhere.invalid", f"elsewhere.invalid:{shop.address.rsplit(':', 1)[1]}", "127.0.0.1.elsewhere.invalid"):
+        headers = {"Host": host, "Origin": f"http://{host}"}
+        assert shop.ask("POST", "/rush?lock=1", headers)[0] == 403, host
+        assert shop.ask("GET", "/events", headers)[0] == 403, host
+    for twice in (f"Host: {shop.address}\r\nHost: elsewhere.invalid\r\n",
+                  f"Host: {shop.address}\r\nContent-Length: 0\r\nContent-Length: 5\r\n",
+                  f"Host: {shop.address}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+                  f"Host: {shop.address}\r\nOrigin: http://{shop.address}\r\nOrigin: http://elsewhere.invalid\r\n"):
+        answer = raw(shop, f"POST /rush?lock=1 HTTP/1.1\r\n{twice}\r\n0\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 400 "), (twice, answer)
+    many = b"".join(b"X-%d: %s\r\n" % (n, b"x" * 100) for n in range(10000))
+    answer = raw(shop, b"GET / HTTP/1.1\r\nHost: %s\r\n%s\r\n" % (shop.address.encode(), many))
+    assert not answer.startswith(b"HTTP/1.1 200"), answer[:200]
+    for name in ("localhost", "127.0.0.1", "127.1.2.3"):
+        assert shop.ask("GET", "/", {"Host": f"{name}:1"})[0] == 200, name
+    assert shop.state["sale"] == sale, shop.state
+
+
 def oversells(shop):
     verdict = shop.verdict(shop.rush(0))
     assert re.fullmatch(rf"Without the lock: \d+ sold of {STOCK}: OVERSOLD BY \d+", verdict["text"]), verdict
@@ -636,6 +671,7 @@ def main():
     shop = Shop()
     tap.run("one page, which names no address of elsewhere", serves_page, shop)
     tap.run("what is not for it, the shop refuses: GET, another site's page, nobody to freeze", refuses, shop)
+    tap.run("it refuses a page whose name points here, two lengths, endless headers", refuses_what_no_page_of_its_own_asks, shop)
     tap.run("without the lock the sale is oversold", oversells, shop)
     tap.run("with the lock it is exact", sells_exactly, shop)
     tap.run("one buyer alone, with the lock and without, by HTTP", sells_one, shop)

@@ -1,5 +1,6 @@
 /* front.c - what the browser asks, and the live events that tell it what happens */
 #define _GNU_SOURCE 1
+#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include "page.h"
 #include "shop.h"
 
@@ -163,20 +165,59 @@ void front_answer(struct evhttp_request *request, int code, const char *words) {
 
 /* --- what the browser asks --- */
 
-/* A page of another site may send a request here, too: its Origin is another one than our Host. A
- * site whose name was made to point here is not noticed; it can press these buttons, no more. */
-static bool is_asked_by_us(struct evhttp_request *request) {
+/* Whether there are not two of a header. */
+static bool is_single(struct evkeyvalq *headers, const char *name) {
+    struct evkeyval *at;
+    int count = 0;
+
+    TAILQ_FOREACH(at, headers, next) {
+        count += evutil_ascii_strcasecmp(at->key, name) == 0;
+    }
+    return count <= 1;
+}
+
+/* Whether a Host, which may end in a port, is a name of this machine for itself. */
+static bool is_local(const char *host) {
+    char name[64];
+    unsigned char bytes[4];
+    const char *end = host[0] == '[' ? strchr(host, ']') : NULL;
+    int length = end ? (int)(end + 1 - host) : (int)strcspn(host, ":");
+
+    snprintf(name, sizeof name, "%.*s", length, host);
+    return evutil_ascii_strcasecmp(name, "localhost") == 0 || strcmp(name, "[::1]") == 0 ||
+           (inet_pton(AF_INET, name, bytes) == 1 && bytes[0] == 127);
+}
+
+/* A page of another site may send a request here, too. It has another Origin than our Host; or a
+ * name of its own that was made to point here, which the shop knows if it listens to this machine
+ * alone. What two programs may read differently is nothing that a browser sends. */
+static bool is_for_us(struct evhttp_request *request) {
     struct evkeyvalq *headers = evhttp_request_get_input_headers(request);
     const char *origin = evhttp_find_header(headers, "Origin");
     const char *host = evhttp_find_header(headers, "Host");
+    bool alone = strncmp(shop.address, "127.", 4) == 0 || strcmp(shop.address, "::1") == 0 ||
+                 strcmp(shop.address, "localhost") == 0;
 
+    if (!is_single(headers, "Host") || !is_single(headers, "Origin") ||
+        !is_single(headers, "Content-Length") ||
+        (evhttp_find_header(headers, "Content-Length") &&
+         evhttp_find_header(headers, "Transfer-Encoding"))) {
+        evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
+        front_answer(request, 400, "this has two lengths, hosts or origins");
+        return false;
+    }
+    if ((alone && host && !is_local(host)) ||
+        (origin && (!host || strncmp(origin, "http://", 7) != 0 || strcmp(origin + 7, host) != 0))) {
+        front_answer(request, 403, "this is for the shop's own page");
+        return false;
+    }
+    return true;
+}
+
+static bool is_asked_by_us(struct evhttp_request *request) {
     if (evhttp_request_get_command(request) != EVHTTP_REQ_POST) {
         evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "POST");
         front_answer(request, 405, "POST this");
-        return false;
-    }
-    if (origin && (!host || strncmp(origin, "http://", 7) != 0 || strcmp(origin + 7, host) != 0)) {
-        front_answer(request, 403, "this is for the shop's own page");
         return false;
     }
     return true;
@@ -369,13 +410,21 @@ static void on_full(struct evconnlistener *full, void *user) {
     evconnlistener_disable(full); /* a tick listens again */
 }
 
+typedef struct path {
+    const char *path;
+    void (*answers)(struct evhttp_request *, void *);
+} path;
+
+static void on_request(struct evhttp_request *request, void *user) {
+    if (is_for_us(request)) {
+        ((const path *)user)->answers(request, NULL);
+    }
+}
+
 bool front_start(void) {
-    static const struct {
-        const char *path;
-        void (*answers)(struct evhttp_request *, void *);
-    } paths[] = {{"/", on_page},           {"/events", on_events}, {"/rush", on_rush},
-                 {"/reset", on_reset},     {"/freeze", on_freeze}, {"/kill", on_kill},
-                 {"/stop-redis", on_stop}, {"/buy", on_buy}};
+    static path paths[] = {{"/", on_page},           {"/events", on_events}, {"/rush", on_rush},
+                           {"/reset", on_reset},     {"/freeze", on_freeze}, {"/kill", on_kill},
+                           {"/stop-redis", on_stop}, {"/buy", on_buy}};
     const struct timeval period = {0, TICK_MS * 1000};
     struct evhttp_bound_socket *bound;
     struct sockaddr_storage address;
@@ -385,9 +434,10 @@ bool front_start(void) {
     opened_ms = now_ms();
     http = evhttp_new(base);
     evhttp_set_allowed_methods(http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST);
+    evhttp_set_max_headers_size(http, 16384);
     evhttp_set_max_body_size(http, 4096);
     for (i = 0; i < sizeof paths / sizeof *paths; i++) {
-        evhttp_set_cb(http, paths[i].path, paths[i].answers, NULL);
+        evhttp_set_cb(http, paths[i].path, on_request, &paths[i]);
     }
     errno = 0;
     bound = evhttp_bind_socket_with_handle(http, shop.address, (ev_uint16_t)shop.port);
