@@ -11,7 +11,8 @@
  * microseconds, stops the others until it goes on or is killed; it makes no two holders.
  *
  * The clock is CLOCK_BOOTTIME: all processes of a machine read the same one, it goes on while the
- * machine sleeps, and nobody sets it, as people and NTP set the wall clock. It starts again with
+ * machine sleeps, and nobody sets it, as people and NTP set the wall clock. What a time namespace
+ * adds to it, /proc says, and is taken away: so /proc has to be there. It starts again with
  * each boot. So a record that begins after now is from an earlier boot, which its holder did not
  * survive; any other is believed for its lease. A power cut may take records away: that is why a
  * fencing token is at least the wall clock, in microseconds. */
@@ -54,6 +55,7 @@ typedef struct file_client { /* the store as one client sees it */
     const char *path;
     int folder, lock, notify; /* descriptors */
     bool up, told;            /* told: each change is reported */
+    int64_t added_us;         /* to the clock of this process */
     file_record record;       /* of the request that is being executed */
     rlock_info info;          /* what it is answered, if it is a question */
 } file_client;
@@ -64,6 +66,21 @@ static int64_t file_clock_us(clockid_t clock) {
     struct timespec now;
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* What the time namespace of this process adds to its clock; 0 where there are none. */
+static int64_t file_added_us(void) {
+    const char *clock = CLOCK_BOOTTIME == CLOCK_MONOTONIC ? "monotonic" : "boottime";
+    FILE *offsets = fopen("/proc/self/timens_offsets", "r");
+    long long seconds, nanoseconds, added_us = 0;
+    char name[16];
+    while (offsets && fscanf(offsets, "%15s %lld %lld", name, &seconds, &nanoseconds) == 3) {
+        added_us = strcmp(name, clock) == 0 ? seconds * 1000000 + nanoseconds / 1000 : added_us;
+    }
+    if (offsets) {
+        fclose(offsets);
+    }
+    return added_us;
 }
 
 static int64_t file_left_us(const file_record *record, int64_t now_us) {
@@ -161,7 +178,7 @@ static void file_execute(file_client *files, rlock_request *request, rlock_answe
         file_fault(answer);
         return;
     }
-    now_us = file_clock_us(CLOCK_BOOTTIME);
+    now_us = file_clock_us(CLOCK_BOOTTIME) - files->added_us;
     left_us = file_left_us(&files->record, now_us);
     mine = left_us > 0 && strcmp(files->record.holder, token) == 0;
     if (question) {
@@ -316,6 +333,7 @@ static int file_open(const rlock_store *store, rlock_client *client,
     files->owner = owner;
     files->requests.prev = files->requests.next = &files->requests;
     files->notify = -1;
+    files->added_us = file_added_us();
     files->path = (const char *)store->ctx;
     files->folder = open(files->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     files->lock = openat(files->folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -8,6 +8,9 @@
 #define RLOCK_IMPLEMENTATION
 #include "virtual.h"
 
+#include <sched.h>
+#include <sys/wait.h>
+
 #include "../examples/file_store.h"
 #include "rlock_elect.h"
 #include "rlock_poll.h"
@@ -314,6 +317,82 @@ static void every_failing_allocation_of_a_cluster_is_survived(void **state) {
     assert_true(granted > 3); /* it was tried again */
 }
 
+/* --- the files --- */
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+#define NO_NAMESPACE 99
+
+static void on_status(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    *(int *)user = -event->status;
+}
+
+/* Tries to acquire, in files, with a client that goes on. Returns the status with its sign taken
+ * away. */
+static int files_tried(rlock_client **client, rlock **lock) {
+    rlock_config config;
+    rlock_options options = want("k", RLOCK_KIND_MUTEX);
+    int status = -1;
+    memset(&config, 0, sizeof config);
+    config.loop = rlock_poll_loop(g.loop);
+    config.store = g.store;
+    if (rlock_client_new(client, &config) != RLOCK_OK ||
+        rlock_new(lock, *client, &options) != RLOCK_OK ||
+        rlock_acquire(*lock, 0, 60000, on_status, &status) != RLOCK_OK) {
+        return NO_NAMESPACE - 1;
+    }
+    while (status == -1) {
+        real_passes(1);
+    }
+    return status;
+}
+
+/* The same in a process whose CLOCK_BOOTTIME is a day ahead, and which ends as if it was killed;
+ * without a store only whether there may be one: NO_NAMESPACE. */
+static int files_tried_ahead(void) {
+    int status = 0;
+    pid_t pid = fork(), inner;
+    if (pid == 0) {
+        FILE *offsets = unshare(CLONE_NEWTIME) == 0 ? fopen("/proc/self/timens_offsets", "w") : NULL;
+        if (offsets == NULL || fprintf(offsets, "boottime 86400 0\n") < 0 || fclose(offsets) != 0) {
+            _exit(NO_NAMESPACE);
+        }
+        inner = fork();
+        if (inner == 0) {
+            rlock_client *client;
+            rlock *lock;
+            virtual_seed ^= 86400; /* another client's id */
+            g.loop = g.store != NULL ? rlock_poll_new() : NULL;
+            _exit(g.store != NULL ? files_tried(&client, &lock) : 0);
+        }
+        status = inner > 0 && waitpid(inner, &status, 0) == inner ? status : 1 << 8;
+        _exit(WEXITSTATUS(status));
+    }
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Containers may have such a clock each. A record that seems to be of another boot, or over, is
+ * not. */
+static void processes_whose_clocks_are_set_off_exclude_each_other(void **state) {
+    rlock_config config;
+    rlock_client *client = NULL;
+    rlock *lock = NULL;
+    (void)state;
+    memset(&config, 0, sizeof config);
+    file_begins(&config);
+    IS(files_tried(&client, &lock), RLOCK_OK);
+    IS(files_tried_ahead(), -RLOCK_ERR_BUSY); /* for that one its lease would be over */
+    rlock_free(lock);
+    rlock_client_free(client);
+    IS(files_tried_ahead(), RLOCK_OK);
+    IS(files_tried(&client, &lock), -RLOCK_ERR_BUSY); /* it would begin after now */
+    rlock_free(lock);
+    rlock_client_free(client);
+    file_ends();
+}
+
 /* With one argument, the tests of that name; with another one, on this store alone. */
 int main(int argc, char **argv) {
     static const struct CMUnitTest of_all[] = {STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS};
@@ -322,7 +401,11 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest of_clusters[] = {
         STORE_MUTEX, STORE_FENCES, STORE_KINDS, STORE_KEYS,
         cmocka_unit_test(every_failing_allocation_of_a_cluster_is_survived)};
+    static const struct CMUnitTest of_files[] = {
+        STORE_MUTEX, STORE_FENCES,
+        cmocka_unit_test(processes_whose_clocks_are_set_off_exclude_each_other)};
     int failed = 0;
+    bool ahead = files_tried_ahead() == 0;
     signal(SIGPIPE, SIG_IGN);
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
@@ -337,7 +420,13 @@ int main(int argc, char **argv) {
     RUN(string, of_all);
     RUN(redisson, of_mutexes);
     RUN(quorum, without_fences);
-    RUN(file, of_mutexes);
+    if (ahead) {
+        RUN(file, of_files);
+    } else {
+        RUN(file, of_mutexes);
+        print_message("not applicable: processes_whose_clocks_are_set_off_exclude_each_other, no "
+                      "time namespace may be made here\n");
+    }
     RUN(cluster, of_clusters);
     return failed;
 }
