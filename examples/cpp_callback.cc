@@ -9,12 +9,17 @@
 using namespace std::chrono_literals;
 
 int main() {
-    bool worked = false;
+    bool released = false;
     std::signal(SIGPIPE, SIG_IGN); /* a closed socket is an error, not the end of the program */
     rlock_poll *loop = rlock_poll_new();
     rlock_config config = {};
     config.loop = rlock_poll_loop(loop);
     config.url = std::getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
+    config.log = [](void *, int level, const char *line) {
+        if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+            std::fprintf(stderr, "%s\n", line);
+        }
+    };
     {
         rlockpp::client client(config);
         rlockpp::lock lock(client, "stock:42", [&](const rlockpp::result &lost) {
@@ -26,8 +31,9 @@ int main() {
             if (!hold) {
                 return rlock_poll_stop(loop);
             }
-            worked = true; /* here the work is done; or keep the hold, by std::move */
+            /* here the work is done; or keep the hold, by std::move */
             hold.release([&](const rlockpp::result &how) {
+                released = how.status == RLOCK_OK;
                 std::printf("released: %s\n", how.message().c_str());
                 rlock_poll_stop(loop);
             });
@@ -37,5 +43,5 @@ int main() {
         }
     }
     rlock_poll_free(loop);
-    return worked ? 0 : 1;
+    return released ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 
 #include <hiredis/async.h>
 #include <hiredis/hiredis.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,31 @@ static inline redisContext *data_connect(void) {
     char host[108];
     int port = data_address(host);
     return port ? redisConnect(host, port) : redisConnectUnix(host);
+}
+
+/* Asks on a connection of its own, because one that stood idle may be dead, and blocks for two
+ * seconds at most: less than any lease. Returns the reply; or NULL, and stderr says why. */
+static inline redisReply *data_ask(const char *format, ...) {
+    struct timeval patience = {1, 0};
+    redisReply *reply = NULL;
+    redisContext *c;
+    char host[108];
+    va_list words;
+    int port = data_address(host);
+    c = port ? redisConnectWithTimeout(host, port, patience)
+             : redisConnectUnixWithTimeout(host, patience);
+    if (c && !c->err && redisSetTimeout(c, patience) == REDIS_OK) {
+        va_start(words, format);
+        reply = redisvCommand(c, format, words);
+        va_end(words);
+    }
+    if (!reply || reply->type == REDIS_REPLY_ERROR) {
+        fprintf(stderr, "data: %s\n", reply ? reply->str : c ? c->errstr : "out of memory");
+        freeReplyObject(reply);
+        reply = NULL;
+    }
+    redisFree(c);
+    return reply;
 }
 
 static inline redisAsyncContext *data_connect_async(void) {

@@ -64,6 +64,9 @@ static void on_released(rlock *lock, const rlock_event *event, void *user) {
 static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     printf("%s: acquired: %s\n", me, rlock_strerror(event->status));
+    if (event->status != RLOCK_OK) {
+        exit(1);
+    }
     if (me[0] == 'B') {
         rlock_release(lock, on_released, NULL);
     } else {
@@ -99,17 +102,24 @@ static int work(void) {
     return 0;
 }
 
-static pid_t start(const char *name, const int *ends, char hear) {
-    pid_t pid = fork();
+static pid_t start(const char *name, int *from, char hear) {
+    int ends[2];
+    pid_t pid;
     char got = 0;
 
+    if (pipe(ends) != 0 || (pid = fork()) < 0) {
+        exit(1);
+    }
     if (pid == 0) {
         alarm(30); /* should the parent be gone */
         to_parent = ends[1];
         me = name;
         exit(work());
     }
-    if (read(ends[0], &got, 1) != 1 || got != hear) {
+    close(ends[1]); /* so the end of the worker is heard, too */
+    *from = ends[0];
+    if (read(*from, &got, 1) != 1 || got != hear) {
+        fprintf(stderr, "%s has failed\n", name);
         exit(1);
     }
     return pid;
@@ -131,16 +141,13 @@ static void on_info(rlock_client *client, const rlock_info *info, void *question
 int main(void) {
     rlock_options options = job(); /* the same key and kind as the workers' */
     rlock_client *client;
-    int ends[2], failed_a, failed_b;
+    int from_a, from_b, failed_a, failed_b;
     pid_t a, b;
     char got;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (pipe(ends) != 0) {
-        return 1;
-    }
-    a = start("A", ends, 'a');
-    b = start("B", ends, 'w');
+    a = start("A", &from_a, 'a');
+    b = start("B", &from_b, 'w');
     client = connect_to_server(); /* after the forks: a client belongs to one process */
     rlock_inspect(client, &options, on_info, (void *)(uintptr_t) "look");
     ev_run(EV_DEFAULT, 0);
@@ -151,5 +158,5 @@ int main(void) {
     rlock_inspect(client, &options, on_info, (void *)(uintptr_t) "look again");
     ev_run(EV_DEFAULT, 0);
     rlock_client_free(client);
-    return failed_a != 0 || failed_b != 0 || read(ends[0], &got, 1) != 1 || got != 'r';
+    return failed_a != 0 || failed_b != 0 || read(from_b, &got, 1) != 1 || got != 'r';
 }

@@ -21,6 +21,7 @@ static rlock_client *timer_client;
 static int64_t timer_due_us = -1;
 static int64_t work_done_us = -1;
 static bool running = true;
+static int failed = 1; /* the exit status: 0 after a release that succeeded */
 
 static int64_t now_us(void) {
     struct timespec now;
@@ -119,7 +120,14 @@ static void turn(void) {
 static void on_released(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     printf("released %s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
+    failed = event->status != RLOCK_OK;
     running = false;
+}
+
+static void on_lost(rlock *lock, const rlock_event *event, void *user) {
+    (void)user;
+    printf("lost %s: %s\n", rlock_key(lock, NULL), rlock_reason_str(event->reason));
+    running = false; /* stop the work: another may hold the lock now */
 }
 
 static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
@@ -141,6 +149,7 @@ int main(void) {
     rlock_options options = {0};
     rlock_client *client;
     rlock *lock;
+    int status;
 
     signal(SIGPIPE, SIG_IGN);
     config.loop.open = hook_open;
@@ -151,19 +160,21 @@ int main(void) {
     config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     config.log = on_log;
     options.key = "own-loop";
-    if (rlock_client_new(&client, &config) != RLOCK_OK ||
-        rlock_new(&lock, client, &options) != RLOCK_OK) {
+    options.on_lost = on_lost;
+    if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
+        (status = rlock_new(&lock, client, &options)) != RLOCK_OK ||
+        (status = rlock_acquire(lock, 5000, 0, on_acquired, NULL)) != RLOCK_OK) {
+        fprintf(stderr, "cannot begin: %s\n", rlock_strerror(status));
         return 1;
     }
-    rlock_acquire(lock, 5000, 0, on_acquired, NULL);
     while (running) {
         turn();
-        if (work_done_us >= 0 && now_us() >= work_done_us) {
+        if (running && work_done_us >= 0 && now_us() >= work_done_us) {
             work_done_us = -1;
-            rlock_release(lock, on_released, NULL);
+            running = rlock_release(lock, on_released, NULL) == RLOCK_OK; /* else it is lost */
         }
     }
     rlock_free(lock);
     rlock_client_free(client);
-    return 0;
+    return failed;
 }

@@ -15,11 +15,13 @@
 
 static rlock *lock;
 static ev_timer work;
+static int failed = 1; /* the exit status: 0 after a release that succeeded */
 
 static void on_released(rlock *l, const rlock_event *event, void *user) {
     (void)l;
     (void)user;
     printf("released: %s\n", rlock_strerror(event->status));
+    failed = event->status != RLOCK_OK;
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
 
@@ -93,5 +95,5 @@ int main(int argc, char **argv) {
     rlock_free(lock);
     rlock_client_free(client);
     rlock_quorum_free(quorum); /* after its clients */
-    return 0;
+    return failed;
 }

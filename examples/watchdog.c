@@ -45,6 +45,9 @@ static void on_worked(int revents, void *lock) {
 static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     printf("%s: acquired: %s\n", me, rlock_strerror(event->status));
+    if (event->status != RLOCK_OK) {
+        exit(1);
+    }
     tell_parent('a');
     if (me[0] == 'A') { /* lease_ms 0: the watchdog renews it, every third of the lease */
         ev_once(EV_DEFAULT, -1, 0, 3 * LEASE_MS / 1e3, on_worked, lock);

@@ -319,7 +319,7 @@ check "cookbook/graceful: SIGTERM ends the work in hand, and who waits goes on a
 check "cookbook/graceful: leaves no key behind" gone shift
 
 late_worker() {
-    wait $late && wait $next && cat "$out.late" "$out.workers" >"$out" &&
+    ! wait $late && wait $next && cat "$out.late" "$out.workers" >"$out" &&
         says 'late: begins' 'late: refused: a later worker was here' 'one: begins' 'one: the balance is 10' \
             'one: begins' 'one: done before' 'next: begins' 'next: the balance is 17'
 }

@@ -10,12 +10,12 @@
 
 #define PIECE_S 0.2
 static rlock_client *client;
-static int busy, ending, result = 1;
+static int busy, ending, failed;
 
 static void on_shutdown(rlock_client *c, int status, void *user) {
     (void)c, (void)user;
-    printf("leaves: %s\n", rlock_strerror(status)); /* a timeout: its lease has to run out */
-    result = status != RLOCK_OK;
+    printf("leaves: %s\n", status == RLOCK_OK ? "ok" : "no answer, its lease has to run out");
+    failed |= status != RLOCK_OK;
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
 
@@ -40,7 +40,8 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
         printf("works\n");
         on_piece(0, lock);
     } else if (event->status != RLOCK_ERR_CLOSED) { /* CLOSED: it leaves */
-        fprintf(stderr, "%s\n", rlock_strerror(event->status));
+        fprintf(stderr, "%s\n", event->text ? event->text : rlock_strerror(event->status));
+        failed = 1;
         leave();
     }
 }
@@ -48,7 +49,10 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
 static void on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)lock, (void)user;
     printf("stops: %s\n", rlock_reason_str(event->reason));
-    leave(); /* unless it does so already: then the reason is "closed" */
+    if (event->reason != RLOCK_REASON_CLOSED) { /* CLOSED: it leaves already */
+        failed = 1;
+        leave();
+    }
 }
 
 static void on_term(struct ev_loop *loop, ev_signal *watcher, int revents) {
@@ -58,22 +62,31 @@ static void on_term(struct ev_loop *loop, ev_signal *watcher, int revents) {
     }
 }
 
+static void on_log(void *file, int level, const char *line) {
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(file, "%s\n", line);
+    }
+}
+
 int main(void) {
-    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .url = getenv("RLOCK_URL")};
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log, .user = stderr};
     rlock_options options = {.key = "shift", .on_lost = on_lost};
     ev_signal term;
     rlock *lock;
+    int status;
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0); /* each line at once */
     ev_signal_init(&term, on_term, SIGTERM);
     ev_signal_start(EV_DEFAULT, &term);
-    if (rlock_client_new(&client, &config) != RLOCK_OK ||
-        rlock_new(&lock, client, &options) != RLOCK_OK ||
-        rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL) != RLOCK_OK) {
+    config.url = getenv("RLOCK_URL");
+    if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
+        (status = rlock_new(&lock, client, &options)) != RLOCK_OK ||
+        (status = rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL)) != RLOCK_OK) {
+        fprintf(stderr, "cannot begin: %s\n", rlock_strerror(status));
         return 1;
     }
     ev_run(EV_DEFAULT, 0);
     rlock_free(lock);
     rlock_client_free(client);
-    return result;
+    return failed;
 }

@@ -14,10 +14,13 @@
 
 #define JOB_S 0.05
 
-static rlock_client *client;
 static int pending, failed;
 
-static void done(rlock *lock) {
+static void done(rlock *lock, const char *why) { /* why: the job has to be done again */
+    if (why) {
+        fprintf(stderr, "%s: %s\n", rlock_key(lock, NULL), why);
+        failed = 1;
+    }
     rlock_free(lock);
     if (--pending == 0) {
         ev_break(EV_DEFAULT, EVBREAK_ALL);
@@ -26,8 +29,7 @@ static void done(rlock *lock) {
 
 static void on_released(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
-    failed |= event->status != RLOCK_OK;
-    done(lock);
+    done(lock, event->status == RLOCK_OK ? NULL : rlock_strerror(event->status));
 }
 
 static void on_worked(int revents, void *job) {
@@ -35,41 +37,50 @@ static void on_worked(int revents, void *job) {
     (void)revents;
     printf("end %s %d\n", rlock_key(lock, NULL), (int)getpid());
     if (rlock_release(lock, on_released, NULL) != RLOCK_OK) {
-        failed = 1; /* it was lost in the middle: put the job back into its queue */
-        done(lock);
+        done(lock, "the lock was lost in the middle of the job");
     }
 }
 
 static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     if (event->status != RLOCK_OK) {
-        fprintf(stderr, "%s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
-        failed = 1;
-        done(lock);
+        done(lock, event->text ? event->text : rlock_strerror(event->status));
         return;
     }
     printf("begin %s %d\n", rlock_key(lock, NULL), (int)getpid());
     ev_once(EV_DEFAULT, -1, 0, JOB_S, on_worked, lock); /* the job itself */
 }
 
-int main(int argc, char **argv) {
-    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .url = getenv("RLOCK_URL")};
-    rlock_options options = {.kind = RLOCK_KIND_FAIR};
-    int i;
+static void on_log(void *file, int level, const char *line) {
+    if (level <= RLOCK_LOG_WARNING) { /* INFO: a connection is ready */
+        fprintf(file, "%s\n", line);
+    }
+}
 
+int main(int argc, char **argv) {
+    rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = on_log, .user = stderr};
+    rlock_options options = {.kind = RLOCK_KIND_FAIR};
+    rlock_client *client;
+    rlock *lock;
+    int status;
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: keyed KEY...\n");
+        return 2;
+    }
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (rlock_client_new(&client, &config) != RLOCK_OK) {
-        return 1;
-    }
-    for (i = 1; i < argc; i++) { /* a handle for each job */
-        rlock *lock;
-        options.key = argv[i];
-        if (rlock_new(&lock, client, &options) != RLOCK_OK ||
-            rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL) != RLOCK_OK) {
-            return 1;
+    config.url = getenv("RLOCK_URL");
+    status = rlock_client_new(&client, &config);
+    for (; status == RLOCK_OK && argc > 1 + pending; pending++) { /* a handle for each job */
+        options.key = argv[1 + pending];
+        if ((status = rlock_new(&lock, client, &options)) == RLOCK_OK) {
+            status = rlock_acquire(lock, RLOCK_FOREVER, 0, on_acquired, NULL);
         }
-        pending++;
+    }
+    if (status != RLOCK_OK) {
+        fprintf(stderr, "cannot begin: %s\n", rlock_strerror(status));
+        return 1;
     }
     ev_run(EV_DEFAULT, 0);
     rlock_client_free(client);

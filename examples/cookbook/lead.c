@@ -9,6 +9,7 @@
 #include "rlock_libev.h"
 
 static rlock_election *election;
+static int failed;
 
 static void on_lead(rlock_election *e, const rlock_event *event, void *user) {
     (void)e, (void)user;
@@ -30,7 +31,8 @@ static void on_work(struct ev_loop *loop, ev_timer *timer, int revents) {
 
 static void on_shutdown(rlock_client *client, int status, void *user) {
     (void)client, (void)user;
-    printf("leaves: %s\n", rlock_strerror(status));
+    printf("leaves: %s\n", status == RLOCK_OK ? "ok" : "no answer, its lease has to run out");
+    failed = status != RLOCK_OK;
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
 
@@ -50,13 +52,16 @@ int main(void) {
     rlock_client *client;
     ev_signal term;
     ev_timer work;
+    int status;
 
     signal(SIGPIPE, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
     config.url = getenv("RLOCK_URL"); /* not set: 127.0.0.1, port 6379 */
     config.watchdog_lease_ms = 1000;  /* for so long nobody leads after a leader was killed */
-    if (rlock_client_new(&client, &config) != RLOCK_OK ||
-        rlock_elect(&election, client, &options, on_lead, on_step_down, NULL) != RLOCK_OK) {
+    if ((status = rlock_client_new(&client, &config)) != RLOCK_OK ||
+        (status = rlock_elect(&election, client, &options, on_lead, on_step_down, NULL)) !=
+            RLOCK_OK) {
+        fprintf(stderr, "cannot begin: %s\n", rlock_strerror(status));
         return 1;
     }
     ev_signal_init(&term, on_term, SIGTERM);
@@ -67,5 +72,5 @@ int main(void) {
     ev_run(EV_DEFAULT, 0);
     rlock_elect_free(election);
     rlock_client_free(client);
-    return 0;
+    return failed;
 }
