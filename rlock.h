@@ -408,6 +408,12 @@ typedef struct rlock_loop {
     /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
      * follows, never from inside resolve. `host` is good until resolve returns: copy it. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
+
+    /* Optional, for a loop that ends by itself when it has nothing more to wait for. `idle` is true
+     * from when nothing is held, waited for, asked or cleaned up: until it is false the timer, the
+     * descriptors and the names of this client are served, but do not keep the loop from ending.
+     * Called when that changes, at the end of a call or a dispatch; before, it is not idle. */
+    void (*idle)(void *state, bool idle);
 } rlock_loop;
 
 /* Dispatch: the loop calls these. `events` are those that are ready. The addresses of a name, IPv6
@@ -674,7 +680,9 @@ RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
  * set moves it, a negative time stops it. What is built on handles, as rlock_elect.h, may have
  * timers too: these may call every function here, but no callback of a user, and are dropped before
- * the last handle of the client is freed. rlock_io_watch returns what the loop's hook `watch`
+ * the last handle of the client is freed. Those that are set fire when a shutdown ends. Between
+ * rlock_client_plans(client, true) and the same with false a client is not idle: see loop.idle.
+ * rlock_io_watch returns what the loop's hook `watch`
  * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
  * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
  * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
@@ -683,6 +691,7 @@ RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
                               void (*fire)(rlock_timer *timer));
 RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
+RLOCK_API void rlock_client_plans(rlock_client *client, bool more);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
 RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host);
 
@@ -910,7 +919,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
-/* Told once how a shutdown ended. */
+/* Told once how a shutdown or a drain ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -928,14 +937,25 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 RLOCK_API void rlock_client_free(rlock_client *client);
 
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
- * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
- * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
- * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free, which alone is
- * the simple way to stop: it releases the holds too, and calls nothing, not even on_lost.
+ * with RLOCK_REASON_CLOSED to every holder and releases everything. Then it closes the connections
+ * and the timer, so that nothing of the client is left on the loop, and calls `done` (may be NULL):
+ * with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the
+ * command timeout, at most 24 h). What is unanswered by then ends before that: a release, as at the
+ * deadline of its hold. The client still needs rlock_client_free, which alone is the simple way to
+ * stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
+
+/* Shuts a client down when its holders have finished: refuses new acquires and ends pending ones
+ * with RLOCK_ERR_CLOSED at once. Who holds goes on, is renewed, and may acquire a re-entrant handle
+ * once more. When the last hold is released or lost, or when drain_ms are over (0 = no limit, at
+ * most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is called at
+ * its end. rlock_client_shutdown cuts a drain short: then `done` is called with RLOCK_ERR_CANCELED.
+ * Errors: as rlock_client_shutdown. */
+RLOCK_API int rlock_client_drain(rlock_client *client, int64_t drain_ms,
+                                 rlock_client_callback *done, void *user);
 
 /* Fills in the counters and gauges of a client; zeros if it is NULL or in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
@@ -1877,7 +1897,13 @@ typedef struct rlock__ready {
     int32_t left_ms; /* of the holder's lease, when last heard: for event.remaining_ms */
 } rlock__ready;
 
-enum { RLOCK__OF_HANDLE, RLOCK__OF_OPERATION, RLOCK__OF_QUESTION, RLOCK__OF_SHUTDOWN };
+enum {
+    RLOCK__OF_HANDLE,
+    RLOCK__OF_OPERATION,
+    RLOCK__OF_QUESTION,
+    RLOCK__OF_SHUTDOWN,
+    RLOCK__OF_DRAIN
+};
 
 /* Leaves the client before it calls the user, and touches nothing of it after that. *words are
  * freed after it. */
@@ -1901,9 +1927,11 @@ typedef struct rlock__crowd {
 
 typedef enum rlock__life {
     RLOCK__LIVE,
-    RLOCK__ENDING, /* it is being shut down */
-    RLOCK__ENDED,  /* that has ended, or nobody is told of it any more */
-    RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
+    RLOCK__DRAINING, /* nothing is acquired any more; then it is being shut down */
+    RLOCK__ENDING,   /* it is being shut down */
+    RLOCK__ENDED,    /* that has ended, or nobody is told of it any more */
+    RLOCK__CLOSED    /* freed, or shut down: only its memory waits, for the entry's end, the handles
+                      and, after a shutdown, for rlock_client_free */
 } rlock__life;
 
 struct rlock_client { /* small members first: they are reached with less code */
@@ -1911,6 +1939,8 @@ struct rlock_client { /* small members first: they are reached with less code */
     bool up;
     bool warned;  /* in a forked child: it was logged that it is one */
     bool refused; /* a renewal was refused, which was logged, and none has succeeded since */
+    bool idle;    /* the loop was told that it is */
+    bool shut;    /* its shutdown closed it: the user has it still, which is one of its frames */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */
@@ -1932,6 +1962,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
     uint32_t iteration; /* how often timers were fired */
     uint32_t phases[RLOCK__PHASES];
+    uint32_t plans;                   /* of what is built on handles: see rlock_client_plans */
     rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
     void (*log)(void *user, int level, const char *line);
     void *log_user;
@@ -1958,10 +1989,10 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_loop loop;
     rlock_stats stats;
 
-    rlock_timer shutdown_timer;
-    rlock__ready shutdown_ready;
-    rlock_client_callback *shutdown_done;
-    void *shutdown_user;
+    rlock_timer shutdown_timer; /* the end of the drain, or of the shutdown */
+    rlock__ready shutdown_ready, drain_ready;
+    rlock_client_callback *shutdown_done, *drain_done; /* drain_: of one that was cut short */
+    void *shutdown_user, *drain_user;
     char id[37];
 };
 
@@ -2049,6 +2080,19 @@ static void rlock__arm(rlock_client *client) {
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
 }
 
+/* Tells the loop when the client has nothing more to do than to keep its connections, and when it
+ * has again: the one place that says what idle means. */
+static void rlock__rest(rlock_client *client) {
+    bool idle = !client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING] &&
+                !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
+                rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
+                rlock__list_empty(&client->batch);
+    if (idle != client->idle && !rlock__forked(client)) {
+        client->idle = idle;
+        client->loop.idle(client->loop_state, idle);
+    }
+}
+
 static void rlock__enter(rlock_client *client) {
     client->now_us = rlock__clock(client);
     client->depth++;
@@ -2081,6 +2125,9 @@ static void rlock__client_destroy(rlock_client *client) {
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
     if (client->depth == 1 && client->life != RLOCK__CLOSED) {
+        if (client->loop.idle) {
+            rlock__rest(client);
+        }
         rlock__arm(client);
     }
     client->depth--;
@@ -2284,6 +2331,15 @@ void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
     RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
     client->timers.reserved--;
+}
+
+void rlock_client_plans(rlock_client *client, bool more) {
+    RLOCK_ASSERT(more || client->plans);
+    client->plans += more ? 1 : UINT32_MAX;
+    if (!client->depth && client->life != RLOCK__CLOSED) {
+        rlock__enter(client);
+        rlock__leave(client);
+    }
 }
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
@@ -10720,10 +10776,22 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-/* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
+/* Begins a shutdown, or the end of a drain. */
+static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
+    client->life = RLOCK__ENDING;
+    rlock_timer_set(
+        client, &client->shutdown_timer,
+        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
+}
+
+/* Ends a drain if nothing is held, and a shutdown if nothing is left to be done, or if its time is
+ * over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
-    bool busy = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING] ||
-                client->phases[RLOCK__LETTING_GO];
+    bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
+    bool busy = held || client->phases[RLOCK__LETTING_GO] || !rlock__list_empty(&client->questions);
+    if (client->life == RLOCK__DRAINING && !held) {
+        rlock__shutdown_begin(client, 0);
+    }
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;
@@ -11902,6 +11970,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__shutdown_end(rlock__client_of(claim->lock->gate), RLOCK_OK); /* or a drain */
     rlock__letting_go_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);
@@ -12682,7 +12751,8 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
+    const rlock_client *client = rlock__client_of(lock->gate);
+    if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
@@ -12881,6 +12951,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     *words = question->words;
     question->words = NULL;
     rlock__question_free(question);
+    rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     if (done) {
         done(client, &info, user);
@@ -12952,6 +13023,17 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : rlock__unsent_words(client));
+}
+
+/* Ends the questions that are not answered: nobody waits for longer. */
+static void rlock__questions_overdue(rlock_client *client) {
+    rlock_link *at = client->questions.next;
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
+        rlock__question *question = RLOCK__OF(at, rlock__question, link);
+        if (rlock__list_empty(&question->ready.link)) {
+            rlock__question_fire(&question->timer);
+        }
+    }
 }
 
 /* There is no connection for a part of the keys: ends the questions that are not answered. */
@@ -13312,91 +13394,6 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
-static void rlock__shutdown_fire(rlock_timer *timer) {
-    rlock__shutdown_end(RLOCK__OF(timer, rlock_client, shutdown_timer), RLOCK_ERR_TIMEOUT);
-}
-
-static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
-    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
-    int status = ready->status;
-    (void)words;
-    rlock_timer_set(client, &client->shutdown_timer, -1);
-    rlock__leave(client);
-    if (client->shutdown_done) {
-        client->shutdown_done(client, status, client->shutdown_user);
-    }
-}
-
-static rlock__deliverer *const rlock__deliverers[] = {
-    /* [RLOCK__OF_...] */
-    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
-    rlock__shutdown_deliver};
-
-/* Makes a client of a configuration that is resolved. */
-static int rlock__client_make(rlock_client **out, const rlock_config *config) {
-    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
-    int status = RLOCK_ERR_NOMEM;
-    if (!client) {
-        return RLOCK_ERR_NOMEM;
-    }
-    client->pid = getpid();
-    client->process = rlock__process();
-    client->process_number = client->process ? *client->process : 0;
-    client->armed_us = RLOCK__NEVER;
-    rlock__list_init(&client->ready);
-    rlock__list_init(&client->batch);
-    rlock__list_init(&client->nobody.waiting);
-    client->nobody.client = client;
-    rlock__list_init(&client->questions);
-    rlock__list_init(&client->due);
-    rlock__list_init(&client->shutdown_ready.link);
-    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
-    client->deliver = rlock__deliverers;
-    if (rlock__client_configure(client, config) &&
-        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
-        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
-        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
-        rlock__enter(client);
-        status = client->store->open(client->store, client, config, &rlock__events, client,
-                                     &client->store_state);
-        if (status == RLOCK_OK) {
-            rlock__leave(client);
-            *out = client;
-            return RLOCK_OK;
-        }
-        client->depth--;
-        client->loop.close(client->loop_state);
-    }
-    rlock__client_destroy(client);
-    return status;
-}
-
-int rlock_client_new(rlock_client **out, const rlock_config *config) {
-    rlock_config resolved;
-    char line[RLOCK__LINE], *texts;
-    int status;
-    if (!out || !config) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    resolved = *config;
-    status = rlock__config_resolve(&resolved, &texts, line);
-    if (status == RLOCK_OK) {
-        status = rlock__client_make(out, &resolved);
-    } else if (status == RLOCK_ERR_ARG && config->log) {
-        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
-    }
-    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
-        if (status == RLOCK_OK) {
-            (*out)->made = resolved.store;
-        } else {
-            rlock__made_free(resolved.store);
-        }
-    }
-    rlock__dealloc(texts);
-    return status;
-}
-
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     bool untold = claim->lock->ready.event != 0;
@@ -13454,18 +13451,14 @@ static void rlock__questions_free(rlock_client *client) {
     }
 }
 
-void rlock_client_free(rlock_client *client) {
-    const rlock_store *made;
-    if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
-        return;
-    }
-    made = client->made;
-    rlock__enter(client);
+/* Releases what is left, as far as one write does, and closes the store and the loop. False in a
+ * child that the hook `log` made. */
+static bool rlock__client_close(rlock_client *client, bool shuts) {
+    uint32_t timers;
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
-    if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
-        client->depth--;
-        return;
+    if (rlock__forked(client)) { /* nothing of the parent's is closed */
+        return false;
     }
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
@@ -13473,12 +13466,37 @@ void rlock_client_free(rlock_client *client) {
         return;
     }
     client->loop.close(client->loop_state);
+    rlock_timer_set(client, &client->due_timer, -1);
+    rlock_timer_set(client, &client->shutdown_timer, -1);
+    for (timers = shuts ? client->timers.count : 0; timers && client->timers.count; timers--) {
+        rlock_timer *timer = client->timers.items[1]; /* of what is built on handles */
+        rlock_timer_set(client, timer, -1);
+        timer->fire(timer);
+    }
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_trim(client);
-    rlock__leave(client);
-    rlock__made_free(made);
+    rlock__made_free(client->made);
+    return true;
+}
+
+void rlock_client_free(rlock_client *client) {
+    if (!client || rlock__forked(client)) {
+        return;
+    }
+    if (client->shut) {
+        client->shut = false;
+        client->frames--;
+        rlock__client_destroy(client);
+    } else if (client->life != RLOCK__CLOSED) {
+        rlock__enter(client);
+        if (rlock__client_close(client, false)) {
+            rlock__leave(client);
+        } else {
+            client->depth--;
+        }
+    }
 }
 
 static void rlock__hold_shutdown(rlock__claim *held) {
@@ -13495,9 +13513,18 @@ static void rlock__hold_shutdown(rlock__claim *held) {
     }
 }
 
+/* Returns a hold that a shutdown ends; a drain ends one whose grant was not told yet. */
+static rlock__claim *rlock__ending_hold(const rlock__gate *gate, bool drains) {
+    rlock__claim *held = rlock__holder(gate);
+    while (drains && held && !held->lock->ready.event) {
+        held = rlock__claim_next(gate, held, RLOCK__HOLDING);
+    }
+    return held;
+}
+
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
-    rlock__claim *leaves = NULL;
-    (void)with;
+    rlock__claim *leaves = NULL, *held = NULL;
+    const bool *drains = (const bool *)with;
     gate->references++;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
@@ -13508,31 +13535,178 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
         rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (rlock__holder(gate)) {
-        rlock__hold_shutdown(rlock__holder(gate));
+    while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
+        rlock__hold_shutdown(held);
     }
     rlock__gate_unref(gate);
 }
 
-int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
-                          void *user) {
-    if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
+/* The time of the shutdown is over: ends the releases and the questions that are not answered. */
+static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
+    rlock__claim *leaves = NULL;
+    (void)with;
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+        leaves->until_us = rlock__client_of(gate)->now_us;
+        rlock__letting_go_fire(leaves);
+    }
+}
+
+static void rlock__shutdown_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, shutdown_timer);
+    const bool drains = false;
+    if (client->life == RLOCK__DRAINING) {
+        rlock__shutdown_begin(client, 0);
+        rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
+        rlock__shutdown_end(client, RLOCK_OK);
+        return;
+    }
+    rlock__gates_each(client, NULL, rlock__gate_overdue, NULL);
+    rlock__questions_overdue(client);
+    rlock__shutdown_end(client, RLOCK_ERR_TIMEOUT);
+}
+
+/* Closes the client, so that nothing of it is left on the loop, and tells that it is shut down. */
+static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    rlock_client_callback *done = client->shutdown_done;
+    (void)words;
+    if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
+        rlock__ready_add(client, ready); /* it comes last */
+        done = NULL;
+    } else if (rlock__client_close(client, true)) {
+        client->shut = true;
+        client->frames++;
+    } else {
+        done = NULL;
+    }
+    rlock__leave(client);
+    if (done) {
+        done(client, ready->status, client->shutdown_user);
+    }
+}
+
+static void rlock__drain_deliver(rlock__ready *ready, char **words) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, drain_ready);
+    rlock_client_callback *done = client->drain_done;
+    void *user = client->drain_user;
+    (void)words;
+    rlock__leave(client);
+    if (done) {
+        done(client, RLOCK_ERR_CANCELED, user);
+    }
+}
+
+static rlock__deliverer *const rlock__deliverers[] = {
+    /* [RLOCK__OF_...] */
+    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
+    rlock__shutdown_deliver, rlock__drain_deliver};
+
+/* Makes a client of a configuration that is resolved. */
+static int rlock__client_make(rlock_client **out, const rlock_config *config) {
+    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
+    int status = RLOCK_ERR_NOMEM;
+    if (!client) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client->pid = getpid();
+    client->process = rlock__process();
+    client->process_number = client->process ? *client->process : 0;
+    client->armed_us = RLOCK__NEVER;
+    rlock__list_init(&client->ready);
+    rlock__list_init(&client->batch);
+    rlock__list_init(&client->nobody.waiting);
+    client->nobody.client = client;
+    rlock__list_init(&client->questions);
+    rlock__list_init(&client->due);
+    rlock__list_init(&client->shutdown_ready.link);
+    rlock__list_init(&client->drain_ready.link);
+    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
+    client->drain_ready.of = RLOCK__OF_DRAIN;
+    client->deliver = rlock__deliverers;
+    if (rlock__client_configure(client, config) &&
+        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
+        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
+        rlock__enter(client);
+        status = client->store->open(client->store, client, config, &rlock__events, client,
+                                     &client->store_state);
+        if (status == RLOCK_OK) {
+            rlock__leave(client);
+            *out = client;
+            return RLOCK_OK;
+        }
+        client->depth--;
+        client->loop.close(client->loop_state);
+    }
+    rlock__client_destroy(client);
+    return status;
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_config resolved;
+    char line[RLOCK__LINE], *texts;
+    int status;
+    if (!out || !config) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(client) || client->life != RLOCK__LIVE) {
+    *out = NULL;
+    resolved = *config;
+    status = rlock__config_resolve(&resolved, &texts, line);
+    if (status == RLOCK_OK) {
+        status = rlock__client_make(out, &resolved);
+    } else if (status == RLOCK_ERR_ARG && config->log) {
+        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
+    }
+    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
+        if (status == RLOCK_OK) {
+            (*out)->made = resolved.store;
+        } else {
+            rlock__made_free(resolved.store);
+        }
+    }
+    rlock__dealloc(texts);
+    return status;
+}
+
+/* Stops to acquire. */
+static int rlock__client_ends(rlock_client *client, int64_t ms, rlock_client_callback *done,
+                              void *user, bool drains) {
+    if (!client || ms < 0 || ms > RLOCK_LEASE_MAX_MS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__call_forked(client) || client->life > RLOCK__DRAINING ||
+        (drains && client->life == RLOCK__DRAINING)) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
-    client->life = RLOCK__ENDING;
+    if (client->life == RLOCK__DRAINING) {
+        client->drain_done = client->shutdown_done;
+        client->drain_user = client->shutdown_user;
+        rlock__ready_add(client, &client->drain_ready);
+    }
     client->shutdown_done = done;
     client->shutdown_user = user;
-    rlock_timer_set(
-        client, &client->shutdown_timer,
-        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
-    rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
+    if (drains) {
+        client->life = RLOCK__DRAINING;
+        rlock_timer_set(client, &client->shutdown_timer,
+                        ms ? rlock__add_ms(client->now_us, ms) : -1);
+    } else {
+        rlock__shutdown_begin(client, ms);
+    }
+    rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     return RLOCK_OK;
+}
+
+int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
+                          void *user) {
+    return rlock__client_ends(client, timeout_ms, done, user, false);
+}
+
+int rlock_client_drain(rlock_client *client, int64_t drain_ms, rlock_client_callback *done,
+                       void *user) {
+    return rlock__client_ends(client, drain_ms, done, user, true);
 }
 
 void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
@@ -13923,7 +14097,8 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return status;
     }
     client = rlock__client_of(lock->gate);
-    if (client->life != RLOCK__LIVE) {
+    if (client->life > RLOCK__DRAINING ||
+        (client->life == RLOCK__DRAINING && status != RLOCK__NESTED)) {
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
@@ -14173,4 +14348,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: f6f6fbef82cfa64b */
+/* tools/join makes this file of src/: edit that. Digest of all above: 2708f1a30ff899d7 */

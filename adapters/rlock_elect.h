@@ -68,8 +68,8 @@ typedef struct rlock_election rlock_election;
 typedef void rlock_elect_callback(rlock_election *election, const rlock_event *event, void *user);
 
 enum { /* what an election does */
-       RLOCK__ELECT_PAUSES,
        RLOCK__ELECT_CAMPAIGNS,
+       RLOCK__ELECT_PAUSES, /* ... and goes on by itself: a plan of the client's */
        RLOCK__ELECT_LEADS,
        RLOCK__ELECT_LEAVES, /* it resigns, or has */
        RLOCK__ELECT_OVER    /* its client is shut down */
@@ -115,9 +115,17 @@ static inline void rlock__elect_wait(rlock_election *election, int64_t ms) {
                     ms < 0 ? -1 : rlock_client_clock_us(election->client) + ms * 1000);
 }
 
+static inline void rlock__elect_phase(rlock_election *election, int phase) {
+    bool paused = election->phase == RLOCK__ELECT_PAUSES, pauses = phase == RLOCK__ELECT_PAUSES;
+    election->phase = phase;
+    if (paused != pauses) {
+        rlock_client_plans(election->client, pauses);
+    }
+}
+
 static inline void rlock__elect_pause(rlock_election *election) {
     int64_t ms = election->pause_ms;
-    election->phase = RLOCK__ELECT_PAUSES;
+    rlock__elect_phase(election, RLOCK__ELECT_PAUSES);
     election->pause_ms = ms < RLOCK_ELECT_PAUSE_MAX_MS / 2 ? 2 * ms : RLOCK_ELECT_PAUSE_MAX_MS;
     ms -= (int64_t)(rlock_client_random(election->client) % (uint64_t)(ms / 2 + 1));
     rlock__elect_wait(election, ms);
@@ -125,7 +133,7 @@ static inline void rlock__elect_pause(rlock_election *election) {
 
 /* It will not lead again. */
 static inline void rlock__elect_end(rlock_election *election, int phase, int status) {
-    election->phase = phase;
+    rlock__elect_phase(election, phase);
     rlock__elect_wait(election, -1);
     rlock__elect_note(election, status, NULL);
 }
@@ -174,7 +182,7 @@ static inline void rlock__elect_on_acquired(rlock *lock, const rlock_event *even
     rlock_election *election = (rlock_election *)user;
     (void)lock;
     if (event->status == RLOCK_OK) {
-        election->phase = RLOCK__ELECT_LEADS;
+        rlock__elect_phase(election, RLOCK__ELECT_LEADS);
         election->pause_ms = RLOCK_ELECT_PAUSE_MS;
         rlock__elect_wait(election, -1);
         rlock__elect_note(election, RLOCK_OK, NULL);
@@ -196,7 +204,7 @@ static inline int rlock__elect_campaign(rlock_election *election) {
     int status =
         rlock_acquire(election->lock, RLOCK_FOREVER, 0, rlock__elect_on_acquired, election);
     if (status == RLOCK_OK) { /* it campaigns well if it still does after the longest pause */
-        election->phase = RLOCK__ELECT_CAMPAIGNS;
+        rlock__elect_phase(election, RLOCK__ELECT_CAMPAIGNS);
         rlock__elect_wait(election, election->status != RLOCK_OK ? RLOCK_ELECT_PAUSE_MAX_MS : -1);
     }
     return status;
@@ -256,6 +264,7 @@ static inline void rlock_elect_free(rlock_election *election) {
     if (election == NULL || rlock_client_forked(election->client)) {
         return;
     }
+    rlock__elect_phase(election, RLOCK__ELECT_OVER);
     rlock_timer_drop(election->client, &election->timer);
     rlock_free(election->lock); /* keeps the client's memory until here */
     if (election->inside) {

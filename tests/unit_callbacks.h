@@ -14,6 +14,7 @@ enum {
     F_RELEASE,
     F_CANCEL,
     F_SHUTDOWN,
+    F_DRAIN,
     F_NEW,
     F_FREE,
     F_CLIENT_FREE,
@@ -24,18 +25,18 @@ enum {
 static const char *const place_names[PLACES] = {"acquired", "renewed", "released", "lost",
                                                 "shutdown done"};
 static const char *const function_names[FUNCTIONS] = {
-    "rlock_acquire", "rlock_renew",           "rlock_release",
-    "rlock_cancel",  "rlock_client_shutdown", "rlock_new",
-    "rlock_free",    "rlock_client_free",     "every reading function"};
+    "rlock_acquire",         "rlock_renew",           "rlock_release", "rlock_cancel",
+    "rlock_client_shutdown", "rlock_client_drain",    "rlock_new",     "rlock_free",
+    "rlock_client_free",     "every reading function"};
 
 /* What each function returns in a callback; 0 also for those that return nothing. */
 static const int returns_in[PLACES][FUNCTIONS] = {
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, RLOCK_ERR_STATE,
-     RLOCK_ERR_CLOSED, 0, 0, 0},
+     RLOCK_ERR_STATE, RLOCK_ERR_CLOSED, 0, 0, 0},
 };
 
 static struct {
@@ -66,6 +67,7 @@ static int call_function(struct owner *owner, int function) {
     case F_RELEASE: return owner_release(owner);
     case F_CANCEL: return owner_cancel(owner);
     case F_SHUTDOWN: return rlock_client_shutdown(g.client, 100, on_done, &g);
+    case F_DRAIN: return rlock_client_drain(g.client, 100, on_done, &g);
     case F_NEW: (void)owner_attempt(&g.loop, g.client, &options, &status); return status;
     case F_FREE: owner_free(owner); return RLOCK_OK;
     case F_CLIENT_FREE: free_client(); return RLOCK_OK;
@@ -127,14 +129,16 @@ static void function_may_be_called_from_the_callback_of_its_cell(void **state) {
     SAME(pair.calls, 1);
     SAME(pair.returned, returns_in[cell->row][cell->column]);
     run_ms(20000);
-    if (cell->row != IN_DONE && cell->column != F_CLIENT_FREE && cell->column != F_SHUTDOWN) {
+    if (cell->row != IN_DONE && cell->column != F_CLIENT_FREE && cell->column != F_SHUTDOWN &&
+        cell->column != F_DRAIN) {
         SAME(owner_cancel(waits), RLOCK_OK);
         run_ms(1000);
     }
     for (i = 0; i < g.loop.owned; i++) {
         SAME(g.loop.owners[i].gone ? 0 : owner_pending(&g.loop.owners[i]), 0);
     }
-    SAME(g.done_count, cell->row == IN_DONE || cell->column == F_SHUTDOWN ? 1 : 0);
+    SAME(g.done_count,
+         cell->row == IN_DONE || cell->column == F_SHUTDOWN || cell->column == F_DRAIN);
 }
 
 static void free_other(struct owner *owner, const rlock_event *event) {

@@ -622,6 +622,59 @@ static void shutdown_while_a_leader_resigns_tells_each_once(void **state) {
     SAME(g.done_count, 1);
 }
 
+/* A leader is a holder: it resigns, or leads on until the time of the drain is over. */
+static void drain_waits_for_a_leader_and_ends_the_others(void **state) {
+    struct candidate *resigns = leader_new(), *leads, *waits;
+    rlock_options options = options_for("other");
+    (void)state;
+    leads = candidate_with(&options);
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    options.key = "third";
+    waits = candidate_with(&options);
+    reply(RLOCK_OP_ACQUIRE, scripted_held(60000));
+    always(RLOCK_OP_RENEW, scripted_done());
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(rlock_client_drain(g.client, 20000, on_done, &g), RLOCK_OK);
+    idle();
+    SAME(status_of(waits), RLOCK_ERR_CLOSED);
+    run_ms(2 * WATCHDOG_MS);
+    assert_true(rlock_elect_leads(resigns->election));
+    SAME(candidate_resign(resigns), RLOCK_OK);
+    idle();
+    counts(resigns, 1, 1, 1);
+    SAME(resigns->last[TOLD_STEP_DOWN].kind, RLOCK_RELEASED);
+    counts(leads, 1, 0, 0);
+    SAME(g.done_count, 0);
+    run_ms(20000);
+    counts(leads, 1, 1, 0);
+    SAME(leads->last[TOLD_STEP_DOWN].reason, RLOCK_REASON_CLOSED);
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+}
+
+/* Nothing is held or waited for in a pause, and it campaigns all the same. */
+static void election_keeps_its_loop_also_when_it_pauses(void **state) {
+    struct candidate *candidate = candidate_new();
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    assert_false(rests());
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "no"));
+    SAME(stats().waiting, 0);
+    assert_false(rests());
+    run_ms(RLOCK_ELECT_PAUSE_MS);
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "no"));
+    assert_false(rests());
+    SAME(candidate_resign(candidate), RLOCK_OK);
+    idle();
+    idle();
+    assert_true(rests());
+    candidate = candidate_new();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "no"));
+    candidate_free(candidate);
+    idle();
+    assert_true(rests());
+}
+
 static void resignation_of_a_leader_that_is_being_shut_down_is_told_both(void **state) {
     struct candidate *candidate = leader_new();
     (void)state;

@@ -416,4 +416,28 @@ static void questions_that_cannot_be_asked_are_refused(void **state) {
     SAME(told.count, 0);
 }
 
+/* A shutdown is done when it is answered, or with what can be said when the time is over. */
+static void shutdown_is_done_after_the_questions(void **state) {
+    rlock_info info;
+    int answered;
+    (void)state;
+    for (answered = 0; answered < 2; answered++) {
+        ask_about(RLOCK_KIND_FAIR, "key");
+        SAME(rlock_client_shutdown(g.client, 500, on_done, &g), RLOCK_OK);
+        run_ms(400);
+        SAME(g.done_count, answered);
+        if (answered) {
+            reply(RLOCK_OP_INSPECT, scripted_info(&info));
+        } else {
+            run_ms(101);
+        }
+        SAME(told.count, 1);
+        SAME(told.info.status, answered ? RLOCK_OK : RLOCK_ERR_UNKNOWN);
+        SAME(g.done_count, answered + 1);
+        SAME(g.done_status, answered ? RLOCK_OK : RLOCK_ERR_TIMEOUT);
+        free_client();
+        start();
+    }
+}
+
 #endif /* TESTS_UNIT_QUESTIONS_H */

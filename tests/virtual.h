@@ -188,6 +188,8 @@ static inline int virtual_leave(int status) {
 #define rlock_client_free(client) VIRTUAL_CALL_VOID(rlock_client_free(client))
 #define rlock_client_shutdown(client, timeout_ms, done, user) \
     VIRTUAL_CALL(rlock_client_shutdown(client, timeout_ms, done, user))
+#define rlock_client_drain(client, drain_ms, done, user) \
+    VIRTUAL_CALL(rlock_client_drain(client, drain_ms, done, user))
 #define rlock_new(out, client, options) VIRTUAL_CALL(rlock_new(out, client, options))
 #define rlock_free(lock) VIRTUAL_CALL_VOID(rlock_free(lock))
 #define rlock_acquire(lock, wait_ms, lease_ms, done, user) \
@@ -226,6 +228,7 @@ struct virtual_state { /* what open gives a client */
     rlock_client *client;
     bool alive;
     bool frozen;    /* its process is stopped: nothing of it fires */
+    bool idle;      /* it does not keep its loop from ending */
     int64_t due_us; /* -1 = no timer */
     uint64_t order; /* of two that are due at once the one set first fires first */
     struct virtual_watched watched[VIRTUAL_FDS];
@@ -331,6 +334,14 @@ static inline void virtual_close(void *state) {
     self->due_us = -1;
 }
 
+static inline void virtual_rests(void *state, bool idle) {
+    struct virtual_state *self = virtual_alive(state, "idle");
+    if (self->idle == idle) {
+        fail_msg("the loop is told again that a client is %s", idle ? "idle" : "not idle");
+    }
+    self->idle = idle;
+}
+
 static inline int64_t virtual_now_us(void *ctx) {
     const struct virtual_loop *loop = (const struct virtual_loop *)ctx;
     return loop->now_us + loop->clock_off_us;
@@ -345,6 +356,7 @@ static inline rlock_loop virtual_hooks(struct virtual_loop *loop) {
     hooks.set_timer = virtual_set_timer;
     hooks.close = virtual_close;
     hooks.now_us = virtual_now_us;
+    hooks.idle = virtual_rests;
     return hooks;
 }
 

@@ -128,91 +128,6 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
-static void rlock__shutdown_fire(rlock_timer *timer) {
-    rlock__shutdown_end(RLOCK__OF(timer, rlock_client, shutdown_timer), RLOCK_ERR_TIMEOUT);
-}
-
-static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
-    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
-    int status = ready->status;
-    (void)words;
-    rlock_timer_set(client, &client->shutdown_timer, -1);
-    rlock__leave(client);
-    if (client->shutdown_done) {
-        client->shutdown_done(client, status, client->shutdown_user);
-    }
-}
-
-static rlock__deliverer *const rlock__deliverers[] = {
-    /* [RLOCK__OF_...] */
-    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
-    rlock__shutdown_deliver};
-
-/* Makes a client of a configuration that is resolved. */
-static int rlock__client_make(rlock_client **out, const rlock_config *config) {
-    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
-    int status = RLOCK_ERR_NOMEM;
-    if (!client) {
-        return RLOCK_ERR_NOMEM;
-    }
-    client->pid = getpid();
-    client->process = rlock__process();
-    client->process_number = client->process ? *client->process : 0;
-    client->armed_us = RLOCK__NEVER;
-    rlock__list_init(&client->ready);
-    rlock__list_init(&client->batch);
-    rlock__list_init(&client->nobody.waiting);
-    client->nobody.client = client;
-    rlock__list_init(&client->questions);
-    rlock__list_init(&client->due);
-    rlock__list_init(&client->shutdown_ready.link);
-    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
-    client->deliver = rlock__deliverers;
-    if (rlock__client_configure(client, config) &&
-        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
-        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
-        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
-        rlock__enter(client);
-        status = client->store->open(client->store, client, config, &rlock__events, client,
-                                     &client->store_state);
-        if (status == RLOCK_OK) {
-            rlock__leave(client);
-            *out = client;
-            return RLOCK_OK;
-        }
-        client->depth--;
-        client->loop.close(client->loop_state);
-    }
-    rlock__client_destroy(client);
-    return status;
-}
-
-int rlock_client_new(rlock_client **out, const rlock_config *config) {
-    rlock_config resolved;
-    char line[RLOCK__LINE], *texts;
-    int status;
-    if (!out || !config) {
-        return RLOCK_ERR_ARG;
-    }
-    *out = NULL;
-    resolved = *config;
-    status = rlock__config_resolve(&resolved, &texts, line);
-    if (status == RLOCK_OK) {
-        status = rlock__client_make(out, &resolved);
-    } else if (status == RLOCK_ERR_ARG && config->log) {
-        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
-    }
-    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
-        if (status == RLOCK_OK) {
-            (*out)->made = resolved.store;
-        } else {
-            rlock__made_free(resolved.store);
-        }
-    }
-    rlock__dealloc(texts);
-    return status;
-}
-
 /* Takes the handle out of a claim: nobody is there to be told of its end. */
 static void rlock__claim_abandon(rlock__claim *claim) {
     bool untold = claim->lock->ready.event != 0;
@@ -270,18 +185,14 @@ static void rlock__questions_free(rlock_client *client) {
     }
 }
 
-void rlock_client_free(rlock_client *client) {
-    const rlock_store *made;
-    if (!client || client->life == RLOCK__CLOSED || rlock__forked(client)) {
-        return;
-    }
-    made = client->made;
-    rlock__enter(client);
+/* Releases what is left, as far as one write does, and closes the store and the loop. False in a
+ * child that the hook `log` made. */
+static bool rlock__client_close(rlock_client *client, bool shuts) {
+    uint32_t timers;
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
-    if (rlock__forked(client)) { /* by the hook `log`: nothing of the parent's is closed */
-        client->depth--;
-        return;
+    if (rlock__forked(client)) { /* nothing of the parent's is closed */
+        return false;
     }
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
@@ -289,12 +200,37 @@ void rlock_client_free(rlock_client *client) {
         return;
     }
     client->loop.close(client->loop_state);
+    rlock_timer_set(client, &client->due_timer, -1);
+    rlock_timer_set(client, &client->shutdown_timer, -1);
+    for (timers = shuts ? client->timers.count : 0; timers && client->timers.count; timers--) {
+        rlock_timer *timer = client->timers.items[1]; /* of what is built on handles */
+        rlock_timer_set(client, timer, -1);
+        timer->fire(timer);
+    }
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     rlock__questions_free(client);
     rlock__pools_trim(client);
-    rlock__leave(client);
-    rlock__made_free(made);
+    rlock__made_free(client->made);
+    return true;
+}
+
+void rlock_client_free(rlock_client *client) {
+    if (!client || rlock__forked(client)) {
+        return;
+    }
+    if (client->shut) {
+        client->shut = false;
+        client->frames--;
+        rlock__client_destroy(client);
+    } else if (client->life != RLOCK__CLOSED) {
+        rlock__enter(client);
+        if (rlock__client_close(client, false)) {
+            rlock__leave(client);
+        } else {
+            client->depth--;
+        }
+    }
 }
 
 static void rlock__hold_shutdown(rlock__claim *held) {
@@ -311,9 +247,18 @@ static void rlock__hold_shutdown(rlock__claim *held) {
     }
 }
 
+/* Returns a hold that a shutdown ends; a drain ends one whose grant was not told yet. */
+static rlock__claim *rlock__ending_hold(const rlock__gate *gate, bool drains) {
+    rlock__claim *held = rlock__holder(gate);
+    while (drains && held && !held->lock->ready.event) {
+        held = rlock__claim_next(gate, held, RLOCK__HOLDING);
+    }
+    return held;
+}
+
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
-    rlock__claim *leaves = NULL;
-    (void)with;
+    rlock__claim *leaves = NULL, *held = NULL;
+    const bool *drains = (const bool *)with;
     gate->references++;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
@@ -324,31 +269,178 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
         rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
-    while (rlock__holder(gate)) {
-        rlock__hold_shutdown(rlock__holder(gate));
+    while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
+        rlock__hold_shutdown(held);
     }
     rlock__gate_unref(gate);
 }
 
-int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
-                          void *user) {
-    if (!client || timeout_ms < 0 || timeout_ms > RLOCK_LEASE_MAX_MS) {
+/* The time of the shutdown is over: ends the releases and the questions that are not answered. */
+static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
+    rlock__claim *leaves = NULL;
+    (void)with;
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+        leaves->until_us = rlock__client_of(gate)->now_us;
+        rlock__letting_go_fire(leaves);
+    }
+}
+
+static void rlock__shutdown_fire(rlock_timer *timer) {
+    rlock_client *client = RLOCK__OF(timer, rlock_client, shutdown_timer);
+    const bool drains = false;
+    if (client->life == RLOCK__DRAINING) {
+        rlock__shutdown_begin(client, 0);
+        rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
+        rlock__shutdown_end(client, RLOCK_OK);
+        return;
+    }
+    rlock__gates_each(client, NULL, rlock__gate_overdue, NULL);
+    rlock__questions_overdue(client);
+    rlock__shutdown_end(client, RLOCK_ERR_TIMEOUT);
+}
+
+/* Closes the client, so that nothing of it is left on the loop, and tells that it is shut down. */
+static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
+    rlock_client_callback *done = client->shutdown_done;
+    (void)words;
+    if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
+        rlock__ready_add(client, ready); /* it comes last */
+        done = NULL;
+    } else if (rlock__client_close(client, true)) {
+        client->shut = true;
+        client->frames++;
+    } else {
+        done = NULL;
+    }
+    rlock__leave(client);
+    if (done) {
+        done(client, ready->status, client->shutdown_user);
+    }
+}
+
+static void rlock__drain_deliver(rlock__ready *ready, char **words) {
+    rlock_client *client = RLOCK__OF(ready, rlock_client, drain_ready);
+    rlock_client_callback *done = client->drain_done;
+    void *user = client->drain_user;
+    (void)words;
+    rlock__leave(client);
+    if (done) {
+        done(client, RLOCK_ERR_CANCELED, user);
+    }
+}
+
+static rlock__deliverer *const rlock__deliverers[] = {
+    /* [RLOCK__OF_...] */
+    rlock__lock_deliver, rlock__op_deliver, RLOCK__HAS_KINDS ? rlock__question_deliver : NULL,
+    rlock__shutdown_deliver, rlock__drain_deliver};
+
+/* Makes a client of a configuration that is resolved. */
+static int rlock__client_make(rlock_client **out, const rlock_config *config) {
+    rlock_client *client = (rlock_client *)rlock__alloc(sizeof *client);
+    int status = RLOCK_ERR_NOMEM;
+    if (!client) {
+        return RLOCK_ERR_NOMEM;
+    }
+    client->pid = getpid();
+    client->process = rlock__process();
+    client->process_number = client->process ? *client->process : 0;
+    client->armed_us = RLOCK__NEVER;
+    rlock__list_init(&client->ready);
+    rlock__list_init(&client->batch);
+    rlock__list_init(&client->nobody.waiting);
+    client->nobody.client = client;
+    rlock__list_init(&client->questions);
+    rlock__list_init(&client->due);
+    rlock__list_init(&client->shutdown_ready.link);
+    rlock__list_init(&client->drain_ready.link);
+    client->shutdown_ready.of = RLOCK__OF_SHUTDOWN;
+    client->drain_ready.of = RLOCK__OF_DRAIN;
+    client->deliver = rlock__deliverers;
+    if (rlock__client_configure(client, config) &&
+        rlock_timer_add(client, &client->shutdown_timer, rlock__shutdown_fire) == RLOCK_OK &&
+        rlock_timer_add(client, &client->due_timer, rlock__claims_fire) == RLOCK_OK &&
+        (client->loop_state = client->loop.open(client->loop.ctx, client)) != NULL) {
+        rlock__enter(client);
+        status = client->store->open(client->store, client, config, &rlock__events, client,
+                                     &client->store_state);
+        if (status == RLOCK_OK) {
+            rlock__leave(client);
+            *out = client;
+            return RLOCK_OK;
+        }
+        client->depth--;
+        client->loop.close(client->loop_state);
+    }
+    rlock__client_destroy(client);
+    return status;
+}
+
+int rlock_client_new(rlock_client **out, const rlock_config *config) {
+    rlock_config resolved;
+    char line[RLOCK__LINE], *texts;
+    int status;
+    if (!out || !config) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(client) || client->life != RLOCK__LIVE) {
+    *out = NULL;
+    resolved = *config;
+    status = rlock__config_resolve(&resolved, &texts, line);
+    if (status == RLOCK_OK) {
+        status = rlock__client_make(out, &resolved);
+    } else if (status == RLOCK_ERR_ARG && config->log) {
+        config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
+    }
+    if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
+        if (status == RLOCK_OK) {
+            (*out)->made = resolved.store;
+        } else {
+            rlock__made_free(resolved.store);
+        }
+    }
+    rlock__dealloc(texts);
+    return status;
+}
+
+/* Stops to acquire. */
+static int rlock__client_ends(rlock_client *client, int64_t ms, rlock_client_callback *done,
+                              void *user, bool drains) {
+    if (!client || ms < 0 || ms > RLOCK_LEASE_MAX_MS) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__call_forked(client) || client->life > RLOCK__DRAINING ||
+        (drains && client->life == RLOCK__DRAINING)) {
         return RLOCK_ERR_STATE;
     }
     rlock__enter(client);
-    client->life = RLOCK__ENDING;
+    if (client->life == RLOCK__DRAINING) {
+        client->drain_done = client->shutdown_done;
+        client->drain_user = client->shutdown_user;
+        rlock__ready_add(client, &client->drain_ready);
+    }
     client->shutdown_done = done;
     client->shutdown_user = user;
-    rlock_timer_set(
-        client, &client->shutdown_timer,
-        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
-    rlock__gates_each(client, NULL, rlock__gate_shutdown, NULL);
+    if (drains) {
+        client->life = RLOCK__DRAINING;
+        rlock_timer_set(client, &client->shutdown_timer,
+                        ms ? rlock__add_ms(client->now_us, ms) : -1);
+    } else {
+        rlock__shutdown_begin(client, ms);
+    }
+    rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     return RLOCK_OK;
+}
+
+int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms, rlock_client_callback *done,
+                          void *user) {
+    return rlock__client_ends(client, timeout_ms, done, user, false);
+}
+
+int rlock_client_drain(rlock_client *client, int64_t drain_ms, rlock_client_callback *done,
+                       void *user) {
+    return rlock__client_ends(client, drain_ms, done, user, true);
 }
 
 void rlock_client_stats(const rlock_client *client, rlock_stats *out) {

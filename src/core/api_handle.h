@@ -395,7 +395,8 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return status;
     }
     client = rlock__client_of(lock->gate);
-    if (client->life != RLOCK__LIVE) {
+    if (client->life > RLOCK__DRAINING ||
+        (client->life == RLOCK__DRAINING && status != RLOCK__NESTED)) {
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;

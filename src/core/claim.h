@@ -349,10 +349,22 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
     request->terms = terms;
 }
 
-/* Ends a shutdown if nothing is left to be done, or if its time is over (status is an error). */
+/* Begins a shutdown, or the end of a drain. */
+static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
+    client->life = RLOCK__ENDING;
+    rlock_timer_set(
+        client, &client->shutdown_timer,
+        rlock__add_ms(client->now_us, timeout_ms ? timeout_ms : client->command_timeout_ms));
+}
+
+/* Ends a drain if nothing is held, and a shutdown if nothing is left to be done, or if its time is
+ * over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
-    bool busy = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING] ||
-                client->phases[RLOCK__LETTING_GO];
+    bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
+    bool busy = held || client->phases[RLOCK__LETTING_GO] || !rlock__list_empty(&client->questions);
+    if (client->life == RLOCK__DRAINING && !held) {
+        rlock__shutdown_begin(client, 0);
+    }
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;

@@ -27,7 +27,13 @@ typedef struct rlock__ready {
     int32_t left_ms; /* of the holder's lease, when last heard: for event.remaining_ms */
 } rlock__ready;
 
-enum { RLOCK__OF_HANDLE, RLOCK__OF_OPERATION, RLOCK__OF_QUESTION, RLOCK__OF_SHUTDOWN };
+enum {
+    RLOCK__OF_HANDLE,
+    RLOCK__OF_OPERATION,
+    RLOCK__OF_QUESTION,
+    RLOCK__OF_SHUTDOWN,
+    RLOCK__OF_DRAIN
+};
 
 /* Leaves the client before it calls the user, and touches nothing of it after that. *words are
  * freed after it. */
@@ -51,9 +57,11 @@ typedef struct rlock__crowd {
 
 typedef enum rlock__life {
     RLOCK__LIVE,
-    RLOCK__ENDING, /* it is being shut down */
-    RLOCK__ENDED,  /* that has ended, or nobody is told of it any more */
-    RLOCK__CLOSED  /* freed: only its memory waits, for the entry's end and the handles */
+    RLOCK__DRAINING, /* nothing is acquired any more; then it is being shut down */
+    RLOCK__ENDING,   /* it is being shut down */
+    RLOCK__ENDED,    /* that has ended, or nobody is told of it any more */
+    RLOCK__CLOSED    /* freed, or shut down: only its memory waits, for the entry's end, the handles
+                      and, after a shutdown, for rlock_client_free */
 } rlock__life;
 
 struct rlock_client { /* small members first: they are reached with less code */
@@ -61,6 +69,8 @@ struct rlock_client { /* small members first: they are reached with less code */
     bool up;
     bool warned;  /* in a forked child: it was logged that it is one */
     bool refused; /* a renewal was refused, which was logged, and none has succeeded since */
+    bool idle;    /* the loop was told that it is */
+    bool shut;    /* its shutdown closed it: the user has it still, which is one of its frames */
     rlock__life life;
     unsigned depth;    /* calls and entries on the stack that are at work; ... */
     unsigned frames;   /* ... and those that a callback of the user stands on */
@@ -82,6 +92,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     uint32_t mixed;     /* so many things are wanted that are others' keys too: 0 = none */
     uint32_t iteration; /* how often timers were fired */
     uint32_t phases[RLOCK__PHASES];
+    uint32_t plans;                   /* of what is built on handles: see rlock_client_plans */
     rlock__deliverer *const *deliver; /* [RLOCK__OF_...] */
     void (*log)(void *user, int level, const char *line);
     void *log_user;
@@ -108,10 +119,10 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_loop loop;
     rlock_stats stats;
 
-    rlock_timer shutdown_timer;
-    rlock__ready shutdown_ready;
-    rlock_client_callback *shutdown_done;
-    void *shutdown_user;
+    rlock_timer shutdown_timer; /* the end of the drain, or of the shutdown */
+    rlock__ready shutdown_ready, drain_ready;
+    rlock_client_callback *shutdown_done, *drain_done; /* drain_: of one that was cut short */
+    void *shutdown_user, *drain_user;
     char id[37];
 };
 
@@ -199,6 +210,19 @@ static void rlock__arm(rlock_client *client) {
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
 }
 
+/* Tells the loop when the client has nothing more to do than to keep its connections, and when it
+ * has again: the one place that says what idle means. */
+static void rlock__rest(rlock_client *client) {
+    bool idle = !client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING] &&
+                !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
+                rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
+                rlock__list_empty(&client->batch);
+    if (idle != client->idle && !rlock__forked(client)) {
+        client->idle = idle;
+        client->loop.idle(client->loop_state, idle);
+    }
+}
+
 static void rlock__enter(rlock_client *client) {
     client->now_us = rlock__clock(client);
     client->depth++;
@@ -231,6 +255,9 @@ static void rlock__client_destroy(rlock_client *client) {
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
     if (client->depth == 1 && client->life != RLOCK__CLOSED) {
+        if (client->loop.idle) {
+            rlock__rest(client);
+        }
         rlock__arm(client);
     }
     client->depth--;
@@ -434,6 +461,15 @@ void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
     RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
     client->timers.reserved--;
+}
+
+void rlock_client_plans(rlock_client *client, bool more) {
+    RLOCK_ASSERT(more || client->plans);
+    client->plans += more ? 1 : UINT32_MAX;
+    if (!client->depth && client->life != RLOCK__CLOSED) {
+        rlock__enter(client);
+        rlock__leave(client);
+    }
 }
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {

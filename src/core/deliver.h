@@ -35,7 +35,8 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    if (rlock__client_of(lock->gate)->life == RLOCK__CLOSED) {
+    const rlock_client *client = rlock__client_of(lock->gate);
+    if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
     if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {

@@ -144,6 +144,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__shutdown_end(rlock__client_of(claim->lock->gate), RLOCK_OK); /* or a drain */
     rlock__letting_go_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);

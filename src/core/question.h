@@ -51,6 +51,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     *words = question->words;
     question->words = NULL;
     rlock__question_free(question);
+    rlock__shutdown_end(client, RLOCK_OK);
     rlock__leave(client);
     if (done) {
         done(client, &info, user);
@@ -122,6 +123,17 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : rlock__unsent_words(client));
+}
+
+/* Ends the questions that are not answered: nobody waits for longer. */
+static void rlock__questions_overdue(rlock_client *client) {
+    rlock_link *at = client->questions.next;
+    for (; RLOCK__HAS_KINDS && at != &client->questions; at = at->next) {
+        rlock__question *question = RLOCK__OF(at, rlock__question, link);
+        if (rlock__list_empty(&question->ready.link)) {
+            rlock__question_fire(&question->timer);
+        }
+    }
 }
 
 /* There is no connection for a part of the keys: ends the questions that are not answered. */

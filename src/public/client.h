@@ -178,7 +178,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
-/* Told once how a shutdown ended. */
+/* Told once how a shutdown or a drain ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -196,14 +196,25 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 RLOCK_API void rlock_client_free(rlock_client *client);
 
 /* Shuts a client down: refuses new acquires, ends pending ones with RLOCK_ERR_CLOSED, reports LOST
- * with RLOCK_REASON_CLOSED to every holder and releases everything. Then `done` (may be NULL) is
- * called, with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms
- * (0 = the command timeout, at most 24 h). The client still needs rlock_client_free, which alone is
- * the simple way to stop: it releases the holds too, and calls nothing, not even on_lost.
+ * with RLOCK_REASON_CLOSED to every holder and releases everything. Then it closes the connections
+ * and the timer, so that nothing of the client is left on the loop, and calls `done` (may be NULL):
+ * with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the
+ * command timeout, at most 24 h). What is unanswered by then ends before that: a release, as at the
+ * deadline of its hold. The client still needs rlock_client_free, which alone is the simple way to
+ * stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
+
+/* Shuts a client down when its holders have finished: refuses new acquires and ends pending ones
+ * with RLOCK_ERR_CLOSED at once. Who holds goes on, is renewed, and may acquire a re-entrant handle
+ * once more. When the last hold is released or lost, or when drain_ms are over (0 = no limit, at
+ * most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is called at
+ * its end. rlock_client_shutdown cuts a drain short: then `done` is called with RLOCK_ERR_CANCELED.
+ * Errors: as rlock_client_shutdown. */
+RLOCK_API int rlock_client_drain(rlock_client *client, int64_t drain_ms,
+                                 rlock_client_callback *done, void *user);
 
 /* Fills in the counters and gauges of a client; zeros if it is NULL or in a forked child. */
 RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);

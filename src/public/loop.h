@@ -86,6 +86,12 @@ typedef struct rlock_loop {
     /* Optional. Starts to resolve a name. Returns 0 or negative; after 0 one rlock_on_resolved_all
      * follows, never from inside resolve. `host` is good until resolve returns: copy it. */
     int (*resolve)(void *state, rlock_name *name, const char *host);
+
+    /* Optional, for a loop that ends by itself when it has nothing more to wait for. `idle` is true
+     * from when nothing is held, waited for, asked or cleaned up: until it is false the timer, the
+     * descriptors and the names of this client are served, but do not keep the loop from ending.
+     * Called when that changes, at the end of a call or a dispatch; before, it is not idle. */
+    void (*idle)(void *state, bool idle);
 } rlock_loop;
 
 /* Dispatch: the loop calls these. `events` are those that are ready. The addresses of a name, IPv6

@@ -259,7 +259,9 @@ RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
  * once, before it is first set (Errors: RLOCK_ERR_NOMEM), and dropped before its memory is freed;
  * set moves it, a negative time stops it. What is built on handles, as rlock_elect.h, may have
  * timers too: these may call every function here, but no callback of a user, and are dropped before
- * the last handle of the client is freed. rlock_io_watch returns what the loop's hook `watch`
+ * the last handle of the client is freed. Those that are set fire when a shutdown ends. Between
+ * rlock_client_plans(client, true) and the same with false a client is not idle: see loop.idle.
+ * rlock_io_watch returns what the loop's hook `watch`
  * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
  * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
  * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
@@ -268,6 +270,7 @@ RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
                               void (*fire)(rlock_timer *timer));
 RLOCK_API void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us);
 RLOCK_API void rlock_timer_drop(rlock_client *client, rlock_timer *timer);
+RLOCK_API void rlock_client_plans(rlock_client *client, bool more);
 RLOCK_API int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events);
 RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host);
 

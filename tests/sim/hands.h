@@ -669,13 +669,47 @@ static inline void on_lost(rlock *lock, const rlock_event *event, void *user) {
     hand_react(hand, event);
 }
 
+/* The place on its loop that a client has, or NULL. */
+static inline struct sim_seat *actor_seat(const struct actor *actor) {
+    int i;
+    for (i = 0; i < actor->process->seat_count; i++) {
+        struct sim_seat *seat = &actor->process->seats[i];
+        if (seat->open && seat->client == actor->client) {
+            return seat;
+        }
+    }
+    return NULL;
+}
+
+/* Somebody waits for an answer of this client, or holds by it. */
+static inline bool hand_busy(const struct hand *hand) {
+    int kind, pending = 0;
+    for (kind = 0; kind <= RLOCK_LOST; kind++) {
+        pending += hand->pending[kind];
+    }
+    return !hand->gone && !hand->actor->gone && !hand->actor->done && (hand->holds || pending > 0);
+}
+
 static inline void on_shutdown(rlock_client *client, int status, void *user) {
     struct actor *actor = (struct actor *)user;
+    int i;
     sim_trace("client %.8s is shut down: %s", actor->id, rlock_strerror(status));
     sim_note(-4, status);
     sim_does(SIM_CHILD_CALLS_BACK);
     if (actor->client != client || actor->gone || actor->done || oracle.calls > 0) {
         sim_failed("a shutdown's callback that may not come");
+    }
+    if (actor->cut && status == RLOCK_ERR_CANCELED) {
+        actor->cut = false; /* that of the drain; the shutdown's follows */
+        return;
+    }
+    if (actor_seat(actor) != NULL) {
+        sim_failed("client %.8s is shut down, and on its loop still", actor->id);
+    }
+    for (i = 0; i < oracle.hand_count; i++) {
+        if (oracle.hands[i].actor == actor && hand_busy(&oracle.hands[i])) {
+            sim_failed("hand %d is not told of the end of its client", oracle.hands[i].number);
+        }
     }
     actor->done = true;
     actor->shutdown_status = status;
@@ -821,6 +855,9 @@ static inline void oracle_round(void) {
         struct hand *hand = &oracle.hands[i];
         if (!hand->gone && !hand->actor->gone) {
             oracle_waited(hand);
+        }
+        if (hand_busy(hand) && actor_seat(hand->actor)->idle) {
+            sim_failed("hand %d waits or holds, and its loop may end", hand->number);
         }
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
@@ -1115,19 +1152,38 @@ static inline void actor_free(struct actor *actor) {
     call_end(0);
 }
 
-static inline void actor_shutdown(struct actor *actor, int64_t timeout_ms) {
-    int status, i;
-    sim_trace("client %.8s: shutdown", actor->id);
-    status = CALL(rlock_client_shutdown(actor->client, timeout_ms, on_shutdown, actor));
-    if (status != (actor->closing ? RLOCK_ERR_STATE : RLOCK_OK)) {
-        sim_failed("shutdown gives %s", rlock_strerror(status));
-    }
+/* What waits ends at once; of a drain not what holds, and waits to hold once more. */
+static inline void actor_ends(struct actor *actor, bool drains) {
+    int i;
     actor->closing = true;
+    actor->draining = drains;
     for (i = 0; i < oracle.hand_count; i++) {
-        if (oracle.hands[i].actor == actor) {
-            oracle.hands[i].ends_us = sim.now_us; /* of what waits: at once */
+        if (oracle.hands[i].actor == actor && !(drains && oracle.hands[i].holds)) {
+            oracle.hands[i].ends_us = sim.now_us;
         }
     }
+}
+
+static inline void actor_drain(struct actor *actor, int64_t drain_ms) {
+    int status;
+    sim_trace("client %.8s: drain", actor->id);
+    status = CALL(rlock_client_drain(actor->client, drain_ms, on_shutdown, actor));
+    if (status != (actor->closing ? RLOCK_ERR_STATE : RLOCK_OK)) {
+        sim_failed("drain gives %s", rlock_strerror(status));
+    }
+    actor_ends(actor, true);
+}
+
+static inline void actor_shutdown(struct actor *actor, int64_t timeout_ms) {
+    bool ended = actor->closing && (!actor->draining || actor->client->life != RLOCK__DRAINING);
+    int status;
+    sim_trace("client %.8s: shutdown", actor->id);
+    status = CALL(rlock_client_shutdown(actor->client, timeout_ms, on_shutdown, actor));
+    if (status != (ended ? RLOCK_ERR_STATE : RLOCK_OK)) {
+        sim_failed("shutdown gives %s", rlock_strerror(status));
+    }
+    actor->cut = actor->cut || (!ended && actor->draining);
+    actor_ends(actor, false);
 }
 
 /* ------------------------------------------------------------------------------------------------

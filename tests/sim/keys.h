@@ -130,6 +130,7 @@ struct actor { /* a client */
     rlock_wire wire;
     int handovers;            /* how often a hold may be handed on */
     bool closing, done, gone; /* shutdown was called, has called back; it was freed */
+    bool draining, cut;       /* what was called is a drain; and then a shutdown */
     bool last;                /* shutdown was called when nothing went wrong any more */
     int shutdown_status;
     int forces[SIM_SLOTS];  /* asked for, and perhaps to be done yet */

@@ -322,10 +322,16 @@ static inline bool do_free_client(struct sim_dice *dice) {
 
 static inline bool do_shutdown(struct sim_dice *dice) {
     struct hand *hand = some_hand(dice);
-    if (!callable(hand) || hand->actor->gone || hand->actor->closing) {
+    int64_t ms;
+    if (!callable(hand) || hand->actor->gone || (hand->actor->closing && !hand->actor->draining)) {
         return false;
     }
-    actor_shutdown(hand->actor, sim_roll(dice, 3) * 500);
+    ms = sim_roll(dice, 3) * 500;
+    if (ms != 500 || hand->actor->closing) {
+        actor_shutdown(hand->actor, ms);
+    } else {
+        actor_drain(hand->actor, sim_roll(dice, 3) * 1000);
+    }
     return true;
 }
 
@@ -1927,14 +1933,16 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
  * Running it.
  */
 
-/* A client that is gone leaves its keys to their leases; so does one that cannot know of a key, as
+/* A client that is gone leaves its keys to their leases; so does one whose shutdown was over before
+ * the server, or more than a majority of them, had answered, one that cannot know of a key, as
  * after a failover to a server that had not heard of the release, and one that may never finish a
  * greeting. */
 static inline bool program_owned(const struct token *token) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {
         const struct actor *actor = &oracle.actors[i];
-        if (!actor->gone && strncmp(token->text, actor->id, 36) == 0) {
+        if (!actor->gone && strncmp(token->text, actor->id, 36) == 0 &&
+            !(actor->done && (program.votes || actor->shutdown_status != RLOCK_OK))) {
             return oracle_patient(actor);
         }
     }
@@ -2259,9 +2267,30 @@ static inline void program_keep(const struct actor *actor) {
     }
 }
 
+/* With nothing to do a client does not keep its loop from ending. */
+static inline void program_rests(const struct actor *actor) {
+    const struct sim_seat *seat = actor->gone || actor->done ? NULL : actor_seat(actor);
+    rlock_stats stats;
+    int i;
+    for (i = 0; i < oracle.question_count; i++) {
+        if (!oracle.questions[i].answered && oracle.questions[i].actor == actor) {
+            seat = NULL;
+        }
+    }
+    if (seat != NULL) {
+        rlock_client_stats(actor->client, &stats);
+        if (stats.held + stats.waiting + stats.cleaning == 0 && !seat->idle) {
+            sim_failed("client %.8s has nothing to do, and keeps its loop", actor->id);
+        }
+    }
+}
+
 static inline void program_close(void) {
     int i;
     program_last_holds();
+    for (i = 0; i < oracle.actor_count; i++) {
+        program_rests(&oracle.actors[i]);
+    }
     for (i = 0; i < oracle.actor_count; i++) {
         if (!oracle.actors[i].gone && !oracle.actors[i].closing) {
             program_keep(&oracle.actors[i]);

@@ -225,6 +225,7 @@ struct sim_seat { /* what open gives to a client */
     struct sim_process *process;
     rlock_client *client;
     bool open;
+    bool idle;      /* it does not keep its loop from ending */
     int64_t due_us; /* by the clock of the process; -1 = no timer */
     struct sim_watched watched[SIM_WATCHED];
     struct sim_name names[SIM_NAMES];
@@ -849,6 +850,14 @@ static inline void sim_hook_close(void *state) {
     seat->open = false;
 }
 
+static inline void sim_hook_idle(void *state, bool idle) {
+    struct sim_seat *seat = sim_hook_seat(state, "idle");
+    if (seat->idle == idle) {
+        sim_failed("the loop is told again that a client is %s", idle ? "idle" : "not idle");
+    }
+    seat->idle = idle;
+}
+
 static inline int64_t sim_hook_now_us(void *ctx) {
     return sim_process_now_us((struct sim_process *)ctx);
 }
@@ -861,6 +870,7 @@ static inline rlock_loop sim_loop(struct sim_process *process) {
     loop.watch = sim_hook_watch;
     loop.set_timer = sim_hook_set_timer;
     loop.close = sim_hook_close;
+    loop.idle = sim_hook_idle;
     loop.now_us = sim_hook_now_us;
     loop.resolve = sim.primary != NULL ? sim_hook_resolve : NULL;
     return loop;
