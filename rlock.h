@@ -13452,7 +13452,7 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 /* Releases what is left, as far as one write does, and closes the store and the loop. False in a
- * child that the hook `log` made. */
+ * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
     uint32_t timers;
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
@@ -13462,8 +13462,7 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     }
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
-        client->depth--;
-        return;
+        return false;
     }
     client->loop.close(client->loop_state);
     rlock_timer_set(client, &client->due_timer, -1);
@@ -14348,4 +14347,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 2708f1a30ff899d7 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 61e6c90252e1e559 */

@@ -186,7 +186,7 @@ static void rlock__questions_free(rlock_client *client) {
 }
 
 /* Releases what is left, as far as one write does, and closes the store and the loop. False in a
- * child that the hook `log` made. */
+ * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
     uint32_t timers;
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
@@ -196,8 +196,7 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     }
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
-        client->depth--;
-        return;
+        return false;
     }
     client->loop.close(client->loop_state);
     rlock_timer_set(client, &client->due_timer, -1);
