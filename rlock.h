@@ -508,7 +508,9 @@ typedef struct rlock_request {
     uint32_t permits; /* set permits: the number; 0 = what the terms say */
     bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
-                         whether the token is still there. Never shorten a time to live */
+                         whether the token is still there. Never shorten a time to live ... */
+    int64_t longest_ms; /* ... below this: the longest lease that the token was asked for. What is
+                         longer was made so by a clock that was set back, and may be shortened */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
@@ -606,7 +608,7 @@ typedef struct rlock_store_events {
     void (*woken)(void *owner, const char *key, size_t key_len);
 
     /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
-     * this token was taken away. */
+     * this token was taken away. 0: the waiters of this client have lost their positions. */
     void (*notified)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 
@@ -3272,7 +3274,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__MARKER 24u       /* of the name of a marker, after the prefix, with a NUL */
 #define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
-#define RLOCK__LUA_MAX 4096u           /* of a script in full: tools/join refuses a longer one */
+#define RLOCK__LUA_MAX 4608u           /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
 #define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
@@ -3524,55 +3526,56 @@ static bool rlock__is_node(const rlock__redis *redis) {
  */
 
 #define RLOCK__LUA_STRING_ACQUIRE                                                                  \
-    "\200\213E,f,q,F\306\321\2703],\244 \200b\234\241\212\201b\231b\237f\256\275\212\202\350\240"  \
-    "\201E\211\200k=\277\222\241E)\230\240\201\252k\262\204k\224\251k\250'^%d+$\214\221k+F>=2^53"  \
-    "\330the fence count\254 is no \305 below 2^53'}\202\200s\320h=s\207*1\266\266+s\247\201k+1>h" \
-    "\211h=k+1\224\271E,\261\260h+F-1),'PX\203q+\274)h=\261\260h\225\201b\211\200e\234PTTL\203"    \
-    "\212\201q\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317e,q)\336\265 \271"   \
-    "\213f,'PX\203q\272h"
-#define RLOCK__SHA_STRING_ACQUIRE "\364\016\032\350[\236v\0213p\034\2143\010\011*\020\344\223g"
+    "\200\213G,f,r,H\306\321\2704],\244 \200b\234\241\212\201b\231b\237f\256\275\212\202\200i="    \
+    "\240\201G\211\200m=\277\222\241G)\230\240\201\252m\262\204m\224\251m\250'^%d+$\214\221m+H>=2" \
+    "^53\330the fence count\254 is no \305 below 2^53'}\202\350\277\222TIME\214\201h.\254r\330fen" \
+    "ces, queues\231quarantine need TIME in scripts: '\232h.\254r}\202i=h\207*1\266\266+h\247\201" \
+    "m+1>i\211i=m+1\224\271G,\261\260i+H-1)\273+\274)i=\261\260i\225\201b\211\200e\234PTTL\203"    \
+    "\212\201r\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317\315min(e,\2423]),r" \
+    ")\336\265 \271\213f\273\272i"
+#define RLOCK__SHA_STRING_ACQUIRE "\034<(\303T\211&H\241\375r\213\340\360\077\016\366*\342\201"
 #define RLOCK__LUA_STRING_RENEW                                                                    \
-    "\200\213f,q\306\263,\264,\244 \200b\234\241\212\201b\237f\256b\231\216\230\245\202\200e\234P" \
-    "TTL\203\212\201q\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317e,q)\336\275" \
-    "\212\2041"
-#define RLOCK__SHA_STRING_RENEW "\240\204\232\023\252C\307\216b\352\317\323\026\343\307-;W44"
+    "\200\213f,r\306\263,\264,\244 \200b\234\241\212\201b\237f\256b\231\216\230\245\202\200e\234P" \
+    "TTL\203\212\201r\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317\315min(e,"   \
+    "\2423]),r)\336\275\212\2041"
+#define RLOCK__SHA_STRING_RENEW "\316\257=\023t\246\306\306\272\003w\323Zm\226p\3158\270\376"
 #define RLOCK__LUA_STRING_RELEASE "\313\323\204\303"
 #define RLOCK__SHA_STRING_RELEASE \
     "\262g\245\222\026\200\020q\373\355\226\345\354\326\234+\352\360\033-"
 #define RLOCK__LUA_STRING_RENEW_MANY                                                               \
-    "\200a,f,C,q=\244,{},\263,\264\200b\234M\241\326\310f\223=\240\201b\223\233C\232\242d+2]\206f" \
-    "\223\234\253\213q,'GT\214\200e=f\223\233\216\217\275\212\221\216\201e>\216\206f\223\234\253"  \
-    "\213\220\202\202\202\205\257\326\204table.concat(f)"
-#define RLOCK__SHA_STRING_RENEW_MANY \
-    "\007\375p\035h\252\312\230\002f\273\220\225\262I\214Jm\354\014"
-#define RLOCK__LUA_REDISSON_ACQUIRE                                                                \
-    "\200\213E,f,q,F,a,l=\227\207,\321\2703],\244,\277 \200I\234H\257\213f)\2331 \251I\231\205"    \
-    "\257\212\2331\256\275\212\202\350\240\201E\211\200k=l\222\241E)\230\240\201\252k\262\204k"    \
-    "\224\251k\250'^%d+$\214\221k+F>=2^53\330the fence count\254 is no \305 below 2^53'}\202\200s" \
-    "\320h=s\207*1\266\266+s\247\201k+1>h\211h=k+1\224\271E,\261\260h+F-1),'PX\203q+\274)h=\261"   \
-    "\260h\225\201I\211\200e\234PTTL\203\212\201q\237\240\206\201e<\216\206\205HSET\203\213f,1)"   \
-    "\265 \205\253\213\317e,q)\336\265 \205HSET\203\213f,1)\200b=l\222\253\213q\226\252b\262\303"  \
-    "\204b\224\202\204h"
-#define RLOCK__SHA_REDISSON_ACQUIRE \
-    "\245\077\257\376:ef\226\216\012\333\016L\005\335*\027\217\377\262"
-#define RLOCK__LUA_REDISSON_RENEW                                                                  \
-    "\200\213f,q\306\263,\264,\244 \201\205H\257\213f)\267\204\205\257\212\245\202\200e\234PTTL"   \
-    "\203\212\201q\237\240\206\201e<\216\206\205HSET\203\213f,1)\265 \205\253\213\317e,q)\336\275" \
-    "\212\2041"
-#define RLOCK__SHA_REDISSON_RENEW "\262/\352\202g\260\310t4U\255h~\030\275\177W2\030E"
+    "\200a,N,E,r,f=\244,{},\263,\264,\2423]\200b\234M\241\326\310N\223=\240\201b\223\233E\232\242" \
+    "d+3]\206N\223\234\253\213r,'GT\214\200e=N\223\233\216\217\275\212\221\216\201e>\216\206N\223" \
+    "\234\253\213\315min(e,f)\336\202\205\257\326\204table.concat(N)"
+#define RLOCK__SHA_STRING_RENEW_MANY "JV\357y\200\370\311\331o\204\032\336\016r\254G\204:D\025"
+#define RLOCK__LUA_REDISSON_ACQUIRE                                                               \
+    "\200\213G,f,r,H,a,k=\227\207,\321\2704],\244,\277 \200J\234H\257\213f)\2331 \251J\231\205"   \
+    "\257\212\2331\256\275\212\202\200i=\240\201G\211\200m=k\222\241G)\230\240\201\252m\262\204m" \
+    "\224\251m\250'^%d+$\214\221m+H>=2^53\330the fence count\254 is no \305 below 2^53'}\202\350" \
+    "\277\222TIME\214\201h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h."   \
+    "\254r}\202i=h\207*1\266\266+h\247\201m+1>i\211i=m+1\224\271G,\261\260i+H-1)\273+\274)i=\261" \
+    "\260i\225\201J\211\200e\234PTTL\203\212\201r\237\240\206\201e<\216\206\205HSET\203\213f,1)"  \
+    "\265 \205\253\213\317\315min(e,\2423]),r)\336\265 \205HSET\203\213f,1)\200b=k\222\253\213r"  \
+    "\226\252b\262\303\204b\224\202\204i"
+#define RLOCK__SHA_REDISSON_ACQUIRE "\317\337I\277\322z\042P\035\363\021\361>~\266\352RY\211\277"
+#define RLOCK__LUA_REDISSON_RENEW                                                                \
+    "\200\213f,r\306\263,\264,\244 \201\205H\257\213f)\267\204\205\257\212\245\202\200e\234PTTL" \
+    "\203\212\201r\237\240\206\201e<\216\206\205HSET\203\213f,1)\265 \205\253\213\317\315min(e," \
+    "\2423]),r)\336\275\212\2041"
+#define RLOCK__SHA_REDISSON_RENEW \
+    "\302\370R\271\225\343\352\211=\015\231\307\313\012\273\230\374R\335\350"
 #define RLOCK__LUA_REDISSON_RELEASE \
-    "\200\213\210a,l=\227\207,\264,\244,\277\327\303l\222\307\226\2423]\206l\222S\307\2721"
-#define RLOCK__SHA_REDISSON_RELEASE \
-    "\345\342\357\006\016\343\244%\224\342\2120\237\230\375$\247\330/\357"
+    "\200\213\210a,k=\227\207,\264,\244,\277\327\303k\222\307\226\2423]\206k\222S\307\2721"
+#define RLOCK__SHA_REDISSON_RELEASE "X\020\214\366\266>\033\202Z#2\343X\301\214\023\2640\222Q"
 #define RLOCK__LUA_QUARANTINE                                                                      \
-    "\200\243j\306\2424],\244 \200f,n,h\320,\205INFO\203's\254v\254\214,\205INFO\203'replication"  \
-    "\214\200d=f\207*1\266+\316f\247/1\266)\200e=n\250'run_id:\302\214\200\213i=h\250'\325:\302.-" \
-    "\3252:\302\214\200g\234\241k)\230'\216\2160'\200m,l,b=g\250'^\302 \302 \301$\214\251c\215"    \
-    "\255e\215\255b\330'\232(b \276'INFO names no run_id\215\325'\230'its mark\254 is anoth\254 k" \
-    "ey\214}\202\201e\237m\215c\237l\231i\250'[^0]\214\221b+0>d\211b=\261\260d\225\201e\233\264"   \
-    "\217c\233\2423]\217d-j<b+\216\206b=\261\260d-j\225\201g\237e\246 '\232c\246 '\232b\211\271"   \
-    "\243e\246 '\232c\246 '\232b\272\317b+\263-d,0)"
-#define RLOCK__SHA_QUARANTINE "T7\223n\3308pC\226\373=\321(9\317\031;\202\015\031"
+    "\200\243j\306\2424],\244 \350\277\222TIME\214\201h.\254r\330fences, queues\231quarantine nee" \
+    "d TIME in scripts: '\232h.\254r}\202\200n,g\234INFO\203's\254v\254\214,\205INFO\203'replicat" \
+    "ion\214\200d=h\207*1\266+\316h\247/1\266)\200e=n\250'run_id:\302\214\200\213i=g\250'\325:"    \
+    "\302.-\3252:\302\214\200f\234\241k)\230'\216\2160'\200m,l,b=f\250'^\302 \302 \301$\214\251c"  \
+    "\215\255e\215\255b\330'\232(b \276'INFO names no run_id\215\325'\230'its mark\254 is anoth"   \
+    "\254 key\214}\202\201e\237m\215c\237l\231i\250'[^0]\214\221b+0>d\211b=\261\260d\225\201e\233" \
+    "\264\217c\233\2423]\217d-j<b+\216\206b=\261\260d-j\225\201f\237e\246 '\232c\246 '\232b\211"   \
+    "\271\243e\246 '\232c\246 '\232b\272\317b+\263-d,0)"
+#define RLOCK__SHA_QUARANTINE "\230*\3443L\007\026\017\306\3325w,)\351\022\007|9\030"
 #define RLOCK__LUA_WORDS                                                                           \
     "\006local \003if \004end \002',\002\300 \002a\222\005then \003[1]\002b,\002 \206\002c)\002c," \
     "\002')\002 \221\0020 \002\276 \002e)\002\230 \002('\003[d]\002 \202\002)\202\002)\201\004KEY" \
@@ -3599,106 +3602,117 @@ static bool rlock__is_node(const rlock__redis *redis) {
 #define RLOCK__LUA_REDISSON_INSPECT "\313\200b\234H\227\203\212\207\364"
 #define RLOCK__SHA_REDISSON_INSPECT "\134\001\311\032e\014`q\321\264\257\374\237>`\203Ir\375\356"
 #define RLOCK__LUA_REDISSON_FORCE                                                               \
-    "\200\213\210a,l=\227\207,\263,\244,\277 \201\205HLEN\203\212\267\204\216\202\303l\222\307" \
-    "\226\264\206l\222S\307\2721"
-#define RLOCK__SHA_REDISSON_FORCE \
-    "\271\203\3024\315\310 Z\346R*\270\025\332\335\211\357\225\257\015"
+    "\200\213\210a,k=\227\207,\263,\244,\277 \201\205HLEN\203\212\267\204\216\202\303k\222\307" \
+    "\226\264\206k\222S\307\2721"
+#define RLOCK__SHA_REDISSON_FORCE "\345\020\014\333\3169\345Y$\206\313I\313\226\211\335&%J\317"
 #define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
-    "\200f,q,F=\263,\264,\2423]\200a,g,\210h=\244,#\227,{},\240\201F\211g=g/2\224\341g\337b\223"   \
-    "\234\241\227\223\226b\223\217b\223\237f\256\275\227\223\336\201F\211\200s\320h=s\207*1\266"   \
-    "\266+s\247f\221d=g+1,#\227\337\200k\234\241\227\223)\230\240\251k\250'^%d+$\214\221k+F>=2^53" \
-    "\330the fence count\254 is no \305 below 2^53'}\202\201k+1>h\211h=k+1\224\202\200i=\261\260h" \
-    "+F-1)h=\261\260h)f\221d=g+1,#\227\337\271\227\223,i,'PX\203q+\274\336\341g\337\251b\223\206"  \
-    "\271\227\223,f,'PX\203q)\265 \200c=\227\223\200e\234PTTL\203\212\201q\237\240\206\201e<\216"  \
-    "\206\271\213f,'XX\214\265 \205\253\213\317e,q)\336\202\202\204h"
-#define RLOCK__SHA_KEYS_ACQUIRE "\206\301\007/\272\256i\377\363^\227Y\033\304\332<\265\336\265\220"
+    "\200f,r,H=\263,\264,\2424]\200a,g,\210i=\244,#\227,{},\240\201H\211g=g/2\224\341g\337b\223"   \
+    "\234\241\227\223\226b\223\217b\223\237f\256\275\227\223\336\201H\211\350\277\222TIME\214\201" \
+    "h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h.\254r}\202i=h\207*1\266" \
+    "\266+h\247f\221d=g+1,#\227\337\200m\234\241\227\223)\230\240\251m\250'^%d+$\214\221m+H>=2^53" \
+    "\330the fence count\254 is no \305 below 2^53'}\202\201m+1>i\211i=m+1\224\202\200j=\261\260i" \
+    "+H-1)i=\261\260i)f\221d=g+1,#\227\337\271\227\223,j\273+\274\336\341g\337\251b\223\206\271"   \
+    "\227\223,f\273)\265 \200c=\227\223\200e\234PTTL\203\212\201r\237\240\206\201e<\216\206\271"   \
+    "\213f,'XX\214\265 \205\253\213\317\315min(e,\2423]),r)\336\202\202\204i"
+#define RLOCK__SHA_KEYS_ACQUIRE "g]\375\205\227\017\266\032\214\004\320\265^\134z\257x\317\241\210"
 #define RLOCK__LUA_KEYS_RENEW                                                                    \
     "\200a=\244 \310\323\202\310\200e\234PTTL\203\212\201\264\237\240\206\201e<\216\206\271\213" \
-    "\263,'XX\214\265 \205\253\213\317e,\264)\336\202\205\257\326\2041"
-#define RLOCK__SHA_KEYS_RENEW "d\235\351\353\361\035\251t\236\3575\257\361h%\352\024<\034\257"
+    "\263,'XX\214\265 \205\253\213\317\315min(e,\2423]),\264)\336\202\205\257\326\2041"
+#define RLOCK__SHA_KEYS_RENEW "\372\320\303Ik\027Q\304\251\216.\307\201\264\373\205\305\016\330\211"
 #define RLOCK__LUA_KEYS_RELEASE                                                                   \
-    "\200o=1 \310\200b=\277\222\241\212\201b\233\263\206\244\222DEL\203\212\265\201\252b\262o=b " \
-    "\265\201o\2331\211o=b\231\216\230\245\202\202\204o"
-#define RLOCK__SHA_KEYS_RELEASE "KJ{\247\210#\2279\330\002\277\302\351'\266\311\332p\356\000"
+    "\200p=1 \310\200b=\277\222\241\212\201b\233\263\206\244\222DEL\203\212\265\201\252b\262p=b " \
+    "\265\201p\2331\211p=b\231\216\230\245\202\202\204p"
+#define RLOCK__SHA_KEYS_RELEASE "F\262d\220$\230\374)\225\000\033=\012BPc\017V\212\237"
 #define RLOCK__LUA_QUEUE                                                                           \
-    "\200T,q,_g,_i,F,E=\2424\2706\2707\2708\2709],\227[3]\200a,l,\210j,z,g,A=\244,\277,\227\207,"  \
-    "\321],'WITH\352S'\200s,p,v,U,L,I,O,C\320\200f=s\207*1\266+\316s\247/1\266)\200x,N=g:sub(-1)," \
-    "'^[%x-]+:%d+:\301([fws])$'\201z\2360'\217\255E\231\205\257\210j)\267\200e=f+q \200_h=x\236f'" \
-    "\221g\250':\301%a$\214+0>1 \200t=l\222\344\210(_h \276-e\215\220\246\203g)\200n=\252t)\236"   \
-    "\305'\217l\222\253\210q\226\252n\262\334\210g\272\252n)\236\305'\276\240\221n\215t\224\201z"  \
-    "\2362'\217\205\257j)\267\200e=\351\346g)\2210)\334\210g)\204e\355\335y(\213D)\200m,M=c\250N"  \
-    "\226M\233x\215D\231M\256m+\216\202\201z\237'2'\206\205\241b)\205\241j\225O=\340 \204\216\202" \
-    "\335Q(r)\200o=l\222\253\210r,'GT\214\201o\2331\256\340\224\201o\237\216\206l\222ZREM\203\210" \
-    "g\232x\225o\234PTTL\203b)\204o\233\245\221o>=r+\216\202\335R(\213m,e,r,n)\200t=l\222\344\210" \
-    "((m>1\215x\236f\214\276-e\215\220\246\203\212\201\252t\262\204t\224n=n\215l\222\253\210r\226" \
-    "\252n)\237'table'\206\204\202\201t\2331\211\334\210\212\202\204n\224\200i\234\356\203\210"    \
-    "\342'1\203A)\335Z(K,u)u=u\215\205\356\203j,K,K,A)while u\207\217\255u\207\250N)do \334j,u"    \
-    "\207)u\234\356\203j,K,K,A\272u\224\200S=\351i\207\233g\231i\247\221\347\217\346g)\2210)\335_" \
-    "b(t)\200e=\317f+q,S+1)\200r=U \276'\274'\221e-f \200n=\255t\231Q(r)\350\240\201E\211\200k=l"  \
-    "\222\241E)\230\240\201\252k\262\204k\224\251k\250'^%d+$\214\221k+F>=2^53\330the fence count"  \
-    "\254 is no \305 below 2^53'}\202\200s\320h=s\207*1\266\266+s\247\201k+1>h\211h=k+1\224\271E," \
-    "\261\260h+F-1),'PX\203q+\274)h=\261\260h\225n=R(g,y(g),e,r,n\226n\215t\256n\215h\224\200_e=l" \
-    "\222\356\203j,\342\240)\207\204_e\231_e\354\233g\354\217h\246+'\221h\224\201z\2360'\206\251i" \
-    "\207\217\205\257j)\267\204_b(\340\225\201S>f\256_b(\336\201z\2362'\206\201S\267\334j,g)\265 " \
-    "\334\210g\226S<=f\211l\222ZREM\203j,g\336\201i\207\233g\231\255\347\206i={}\202C=l\222\356"   \
-    "\203j,\342\342A\226\255C\207\206\204S\355\202\335B(_\213_d,\232.)\204\205\356BY\352\203\210_" \
-    "\213_d,A,\232.\225\335J(\213X\226X\236\343'\206U=\340 v=(x\236s'\217c\250'^p\254mits:\301$"   \
-    "\214\221y\222\214)+\216\204\202\200e=\351X)\200m=y(\213e<=f\226e>f\211p,L=p+m,e\224\202\335Y" \
-    "()p,v=0,\2423]+\216\201i\207\206J(i\207,i\247\225\251\347\206\204\202J(\347,i[4]\226\255L"    \
-    "\211\200P=\360\201P\207\206J(P\207,P\247\336p\234ZCOUNT\203\210'\353\214\200w=B\222\343\203'" \
-    "\222\232-f)\341#w,2\337J(w\223,w[d+1]\336\335V(H,D)\341#H,2\337y(H\223,D\225\341#H,2\337\334" \
-    "\210H\223\336\335W(\212\204l\222PUBLISH\203\2425]\232c\354,c\250':\301:\214\246:'\232b)\237"  \
-    "\216\202\335_a()while p<v\337\200G=Z\2220\203C)C=nil \200c=G\207\251c\256\340\224\200m=y("    \
-    "\212\201O\256\202\201m<=v\211\201p+m>v\215R(\213m,f+T,T,i\207\217Q(T))\206\204\202p,i=p+m,{"  \
-    "\2130,\2130}\201c\233g\211I=\340 \265\201c\237\2426]\217G\247%1\233\216\217\255W(\212\206p=p" \
-    "-m \334\210\212\202\202\334j,\212\202\202Y(\226z\2362'\206\251O\211_a(\272S\355\200_f \201p<" \
-    "v\231i\207\206V(B(-f\246\203f\246\214,\340\225\201_i\237''\217\351\346_i)\2210)>f\211_f=\340" \
-    " \334j,g\225\201_f\215_a()\217p+y(g)<=v\215I\211\200o=_b(\226I\231\252o\262\334\210g\272o"    \
-    "\224\201_g\237\240\206\200r=T*3\216\246'\205\253j,r)\200k=Z\222-1\214\247\201\205\344j,'NX"   \
-    "\203\316(k\2150)+1)+_g\245\246\203g)\267\205\344j,\316\205Z\352\203j,g))+_g\245\246\203g\225" \
-    "\251k\211\205\253j,r\336\200e=\347\217to\305(\360\247)e=\315min(e\215L\2150,L\215e\2150)\204" \
-    "e>\216\217e-f \230-1"
-#define RLOCK__SHA_QUEUE "n\314\026'\200\233;I\220\036\253n\002\245\301\323\216\377\305\257"
+    "\200_\243_m,r,_l,_o,H,G=\2424\2705\2706\2707\2708\27010],\227[3]\200a,\243\210j,A,g,C=\244,"  \
+    "\277,\227\207,\321],'WITH\352S'\200q,v,X,O,J,R,E \350\277\222TIME\214\201h.\254r\330fences, " \
+    "queues\231quarantine need TIME in scripts: '\232h.\254r}\202\200f=h\207*1\266+\316h\247/1"    \
+    "\266)\200x,Q=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\201A\2360'\217\255G\231\205\257\210j)\267"  \
+    "\200c=f+r \200_n=x\236f'\221g\250':\301%a$\214+0>1 \200t=k\222\344\210(_n \276-c\215\212\246" \
+    "\203g)\200o=\252t)\236\305'\217k\222\253\210r\226\252o\262\334\210g\272\252o)\236\305'\276"   \
+    "\240\221o\215t\224\201A\2362'\217\205\257j)\267\200c=\351\346g)\2210)\334\210g)\204c\355\335" \
+    "y(e,F)\200n,P=e\250Q\226P\233x\215F\231P\256n+\216\202\201A\237'2'\206\205\241b)\205\241j"    \
+    "\225R=\340 \204\216\202\335T(s)\200p=k\222\253\210s,'GT\214\201p\2331\256\340\224\201p\237"   \
+    "\216\206k\222ZREM\203\210g\232x\225p\234PTTL\203b)\204p\233\245\221p>=s+\216\202\335V(e,n,"   \
+    "\213s,o)\200t=k\222\344\210((n>1\215x\236f\214\276-c\215\212\246\203\220\201\252t\262\204t"   \
+    "\224o=o\215k\222\253\210s\226\252o)\237'table'\206\204\202\201t\2331\211\334\210\220\202\204" \
+    "o\224\200l\234\356\203\210\342'1\203C)\335_d(M,u)u=u\215\205\356\203j,M,M,C)while u\207\217"  \
+    "\255u\207\250Q)do \334j,u\207)u\234\356\203j,M,M,C\272u\224\200W=\351l\207\233g\231l\247\221" \
+    "l[3]\217\346g)\2210)\335N(\212\200K=f+\2429]\204c>K\231K\215\317f+r,\316\212+1\225\335_g(t)"  \
+    "\200c=N(W)\200s=X \276'\274'\221c-f \200o=\255t\231T(s)\200i=\240\201G\211\200m=k\222\241G)"  \
+    "\230\240\201\252m\262\204m\224\251m\250'^%d+$\214\221m+H>=2^53\330the fence count\254 is no " \
+    "\305 below 2^53'}\202\350\277\222TIME\214\201h.\254r\330fences, queues\231quarantine need TI" \
+    "ME in scripts: '\232h.\254r}\202i=h\207*1\266\266+h\247\201m+1>i\211i=m+1\224\271G,\261\260i" \
+    "+H-1)\273+\274)i=\261\260i\225o=V(g,y(g),\213s,o\226o\215t\256o\215i\224\200_i=k\222\356\203" \
+    "j,\342\240)\207\204_i\231_i\354\233g\354\217i\246+'\221i\224\201A\2360'\206\251l\207\217\205" \
+    "\257j)\267\204_g(\340\225\201W>f\256_g(\336\201A\2362'\206\201W\267\334j,g)\265 \334\210g"    \
+    "\226W<=f\211k\222ZREM\203j,g\336\201l\207\233g\231\255l[3]\206l={}\202E=k\222\356\203j,\342"  \
+    "\342C\226\255E\207\206\204W\355\202\335D(_h,K,\232.)\204\205\356BY\352\203\210_h,K,C,\232."   \
+    "\225\335L(e,_a\226_a\236\343'\206X=\340 v=(x\236s'\217e\250'^p\254mits:\301$\214\221y\222"    \
+    "\214)+\216\204\202\200c=\351_a)\200n=y(e,c<=f\226c>f\211q,O=q+n,c\224\202\335_c()q,v=0,\2423" \
+    "]+\216\201l\207\206L(l\207,l\247\225\251l[3]\206\204\202L(l[3],l[4]\226\255O\211\200S=D\222"  \
+    "\353\203'LIMIT\203\342'1\214\201S\207\206L(S\207,S\247\336q\234ZCOUNT\203\210'\353\214\200w=" \
+    "D\222\343\203'\222\232-f)\341#w,2\337L(w\223,w[d+1]\336\335_f(B)\200U\234\356\203j,\342'-1"   \
+    "\214\341#U\337\201U\223\354\233B\211\334j,U\223\336k\222PUBLISH\203_m\232B,'0:'\232b\225\335" \
+    "Y(z,F)\341#z,2\337y(z\223,F\225\341#z,2\337\200B,c=z\223\354,\351z[d+1])\334\210z\223\226c%1" \
+    "\237\216\217c<=f\231B\237g\354\206_f(B\336\202\335Z(\220\204k\222PUBLISH\203_m\232e\354,e"    \
+    "\250':\301:\214\246:'\232b)\237\216\202\335_e()\200_b=_k*2 while q<v\337\200I=_d\2220\203E)E" \
+    "=nil \200e=I\207\251e\256\340\224\200n=y(\220\201R\256\202\201n<=v\211\201q+n>v\215V(e,n,f+_" \
+    "k-0.5,_\210l\207\217T(_b))\206\204\202q,l=q+n,{e,0,e,0}\201e\233g\211J=\340 \265\201e\237"    \
+    "\2426]\217I\247%1\233\216\217\255Z(\220\206q=q-n \334\210\220\202\202\334j,\220\202\202_c("   \
+    "\226A\2362'\206\251R\211_e(\272W\355\200_j \201q<v\231l\207\206Y(D(-f\246\203f\246\214,\340"  \
+    "\225\201_o\237''\217\351\346_o)\2210)>f\211_j=\340 \334j,g\225\201_j\215_e()\217q+y(g)<=v"    \
+    "\215J\211\200p=_g(\226J\231\252p\262\334\210g\272p\224\201_l\237\240\206\200s=_k*3\216\246'"  \
+    "\205\253j,s)\200m=_d\222-1\214\247\201\205\344j,'NX\203\316(m\2150)+1)+_l\245\246\203g)\267"  \
+    "\205\344j,\316\205Z\352\203j,g))+_l\245\246\203g\225\251m\211\205\253j,s\336\200c=l[3]\217to" \
+    "\305(D\222\353\203'LIMIT\203\342'1\214\247)c=\315min(c\215O\2150,O\215c\2150)\204c>\216\217"  \
+    "\315ceil(c-f)\230-1"
+#define RLOCK__SHA_QUEUE "Es\011i\000\205@\257{n\237\316\217\353\241_63A\024"
 #define RLOCK__LUA_QUEUE_RENEW                                                                     \
-    "\200a,l,\210j,z,g,A=\244,\277,\227\207,\321],'WITH\352S'\200s,p,v,U,L,I,O,C\320\200f=s\207*1" \
-    "\266+\316s\247/1\266)\200x,N=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\335y(\213D)\200m,M=c\250N"  \
-    "\226M\233x\215D\231M\256m+\216\202\201z\237'2'\206\205\241b)\205\241j\225O=\340 \204\216\202" \
-    "\335Q(r)\200o=l\222\253\210r,'GT\214\201o\2331\256\340\224\201o\237\216\206l\222ZREM\203\210" \
-    "g\232x\225o\234PTTL\203b)\204o\233\245\221o>=r+\216\202\335R(\213m,e,r,n)\200t=l\222\344\210" \
-    "((m>1\215x\236f\214\276-e\215\220\246\203\212\201\252t\262\204t\224n=n\215l\222\253\210r\226" \
-    "\252n)\237'table'\206\204\202\201t\2331\211\334\210\212\202\204n\224\200e=\351\346g)\2210"    \
-    "\226e<=f\211\300\245\202\201\2426]\237\240\206e=\317e+1,f+\2426])\200d=R(g,y(g),e,e-f,Q(e-f)" \
-    "\226d\256d\224\202\346g)\2041"
-#define RLOCK__SHA_QUEUE_RENEW "\000b\275\026\220$9\014=_\244\222\030\204\226\227\263zt-"
+    "\200a,\243\210j,A,g,C=\244,\277,\227\207,\321],'WITH\352S'\200q,v,X,O,J,R,E \350\277\222TIME" \
+    "\214\201h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h.\254r}\202\200f" \
+    "=h\207*1\266+\316h\247/1\266)\200x,Q=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\335y(e,F)\200n,P=e" \
+    "\250Q\226P\233x\215F\231P\256n+\216\202\201A\237'2'\206\205\241b)\205\241j\225R=\340 \204"    \
+    "\216\202\335T(s)\200p=k\222\253\210s,'GT\214\201p\2331\256\340\224\201p\237\216\206k\222ZREM" \
+    "\203\210g\232x\225p\234PTTL\203b)\204p\233\245\221p>=s+\216\202\335V(e,n,\213s,o)\200t=k\222" \
+    "\344\210((n>1\215x\236f\214\276-c\215\212\246\203\220\201\252t\262\204t\224o=o\215k\222\253"  \
+    "\210s\226\252o)\237'table'\206\204\202\201t\2331\211\334\210\220\202\204o\224\335N(\212\200K" \
+    "=f+\2427]\204c>K\231K\215\317f+\2426],\316\212+1\225\200c=\351\346g)\2210\226c<=f\211\300"    \
+    "\245\202\201\2426]\237\240\206c=N(\212\200d=V(g,y(g),\213c-f,T(c-f)\226d\256d\224\202\346g)"  \
+    "\2041"
+#define RLOCK__SHA_QUEUE_RENEW "\361\215\024\021\267\371i\264%4#1\222H\304\211=\3246\022"
 #define RLOCK__LUA_QUEUE_QUESTION                                                                  \
-    "\200T,E=\2424\2706]\200a,l,\210j,z,g,A=\244,\277,\227\207,\321],'WITH\352S'\200s,p,v,U,L,I,O" \
-    ",C\320\200f=s\207*1\266+\316s\247/1\266)\200x,N=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\335y("   \
-    "\213D)\200m,M=c\250N\226M\233x\215D\231M\256m+\216\202\201z\237'2'\206\205\241b)\205\241j"    \
-    "\225O=\340 \204\216\202\335Q(r)\200o=l\222\253\210r,'GT\214\201o\2331\256\340\224\201o\237"   \
-    "\216\206l\222ZREM\203\210g\232x\225o\234PTTL\203b)\204o\233\245\221o>=r+\216\202\335R(\213m," \
-    "e,r,n)\200t=l\222\344\210((m>1\215x\236f\214\276-e\215\220\246\203\212\201\252t\262\204t\224" \
-    "n=n\215l\222\253\210r\226\252n)\237'table'\206\204\202\201t\2331\211\334\210\212\202\204n"    \
-    "\224\200i\234\356\203\210\342'1\203A)\335Z(K,u)u=u\215\205\356\203j,K,K,A)while u\207\217"    \
-    "\255u\207\250N)do \334j,u\207)u\234\356\203j,K,K,A\272u\224\335B(_\213_d,\232.)\204\205\356B" \
-    "Y\352\203\210_\213_d,A,\232.\225\335J(\213X\226X\236\343'\206U=\340 v=(x\236s'\217c\250'^p"   \
-    "\254mits:\301$\214\221y\222\214)+\216\204\202\200e=\351X)\200m=y(\213e<=f\226e>f\211p,L=p+m," \
-    "e\224\202\335Y()p,v=0,\2423]+\216\201i\207\206J(i\207,i\247\225\251\347\206\204\202J(\347,i[" \
-    "4]\226\255L\211\200P=\360\201P\207\206J(P\207,P\247\336p\234ZCOUNT\203\210'\353\214\200w=B"   \
-    "\222\343\203'\222\232-f)\341#w,2\337J(w\223,w[d+1]\336\335V(H,D)\341#H,2\337y(H\223,D\225"    \
-    "\341#H,2\337\334\210H\223\336\335W(\212\204l\222PUBLISH\203\2425]\232c\354,c\250':\301:\214"  \
-    "\246:'\232b)\237\216\202\335_a()while p<v\337\200G=Z\2220\203C)C=nil \200c=G\207\251c\256"    \
-    "\340\224\200m=y(\212\201O\256\202\201m<=v\211\201p+m>v\215R(\213m,f+T,T,i\207\217Q(T))\206"   \
-    "\204\202p,i=p+m,{\2130,\2130}\201c\233g\211I=\340 \265\201c\237\2426]\217G\247%1\233\216\217" \
-    "\255W(\212\206p=p-m \334\210\212\202\202\334j,\212\202\202\200h,w=B\222\353\214,B\222(\343"   \
-    "\203'\222\232-f)\200k=(#h+#w)/2 Y()\200G\234\356\203j,\342\240)\207\201G\231G\250N)\206y(G"   \
-    "\225\201z\2363'\206\200e=\317h[#h]\221f,-(w\247\230-f))\300\222%\362\362d %s\214:f\230mat("   \
-    "\243e-f,\205ZCARD\203j),\317v-p,0),\205ZRANK\203j,g)\230-1,((h\207\221w\207\230'\214:gsub"    \
-    "\222:%d+.$\203'\214)\225\201z\2364'\206V(B(-f\246\203f\246\214,\340)V(h)V(w)\341#h,2\337W(h"  \
-    "\223\225\341#w,2\337W(w\223\225\265 k=\216\200\213q='p\254mits:'\232E,'\274'\200n=Q(q\226E"   \
-    "\237\240\206\205\344\210'\343\203\212\251n\211\205\253\210q\336\201i\247\236\343'\217i\207"   \
-    "\237c\211\334\210i\207\336i={g,0,g,0}Y()_a()\204k"
-#define RLOCK__SHA_QUEUE_QUESTION \
-    "\315\000\372\002J\017\353\077g\321\303K\276\352\177\016\262{\306\357"
+    "\200a,\243\210j,A,g,C=\244,\277,\227\207,\321],'WITH\352S'\200q,v,X,O,J,R,E \350\277\222TIME" \
+    "\214\201h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h.\254r}\202\200f" \
+    "=h\207*1\266+\316h\247/1\266)\200x,Q=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\335y(e,F)\200n,P=e" \
+    "\250Q\226P\233x\215F\231P\256n+\216\202\201A\237'2'\206\205\241b)\205\241j\225R=\340 \204"    \
+    "\216\202\335T(s)\200p=k\222\253\210s,'GT\214\201p\2331\256\340\224\201p\237\216\206k\222ZREM" \
+    "\203\210g\232x\225p\234PTTL\203b)\204p\233\245\221p>=s+\216\202\335V(e,n,\213s,o)\200t=k\222" \
+    "\344\210((n>1\215x\236f\214\276-c\215\212\246\203\220\201\252t\262\204t\224o=o\215k\222\253"  \
+    "\210s\226\252o)\237'table'\206\204\202\201t\2331\211\334\210\220\202\204o\224\200l\234\356"   \
+    "\203\210\342'1\203C)\335_d(M,u)u=u\215\205\356\203j,M,M,C)while u\207\217\255u\207\250Q)do "  \
+    "\334j,u\207)u\234\356\203j,M,M,C\272u\224\335D(_h,K,\232.)\204\205\356BY\352\203\210_h,K,C,"  \
+    "\232.\225\335L(e,_a\226_a\236\343'\206X=\340 v=(x\236s'\217e\250'^p\254mits:\301$\214\221y"   \
+    "\222\214)+\216\204\202\200c=\351_a)\200n=y(e,c<=f\226c>f\211q,O=q+n,c\224\202\335_c()q,v=0,"  \
+    "\2423]+\216\201l\207\206L(l\207,l\247\225\251l[3]\206\204\202L(l[3],l[4]\226\255O\211\200S=D" \
+    "\222\353\203'LIMIT\203\342'1\214\201S\207\206L(S\207,S\247\336q\234ZCOUNT\203\210'\353\214"   \
+    "\200w=D\222\343\203'\222\232-f)\341#w,2\337L(w\223,w[d+1]\336\335_f(B)\200U\234\356\203j,"    \
+    "\342'-1\214\341#U\337\201U\223\354\233B\211\334j,U\223\336k\222PUBLISH\203\2425]\232B,'0:'"   \
+    "\232b\225\335Y(z,F)\341#z,2\337y(z\223,F\225\341#z,2\337\200B,c=z\223\354,\351z[d+1])\334"    \
+    "\210z\223\226c%1\237\216\217c<=f\231B\237g\354\206_f(B\336\202\335Z(\220\204k\222PUBLISH\203" \
+    "\2425]\232e\354,e\250':\301:\214\246:'\232b)\237\216\202\335_e()\200_b=\2424]*2 while q<v"    \
+    "\337\200I=_d\2220\203E)E=nil \200e=I\207\251e\256\340\224\200n=y(\220\201R\256\202\201n<=v"   \
+    "\211\201q+n>v\215V(e,n,f+\2424]-0.5,_\210l\207\217T(_b))\206\204\202q,l=q+n,{e,0,e,0}\201e"   \
+    "\233g\211J=\340 \265\201e\237\2426]\217I\247%1\233\216\217\255Z(\220\206q=q-n \334\210\220"   \
+    "\202\202\334j,\220\202\202\200i,w=D\222\353\214,D\222(\343\203'\222\232-f)\200m=(#i+#w)/2 _c" \
+    "()\200I\234\356\203j,\342\240)\207\201I\231I\250Q)\206y(I\225\201A\2363'\206\200c=\317i[#i]"  \
+    "\221f,-(w\247\230-f))\300\222%\362\362d %s\214:f\230mat(m,c-f,\205ZCARD\203j),\317v-q,0),"    \
+    "\205ZRANK\203j,g)\230-1,((i\207\221w\207\230'\214:gsub\222:%d+.$\203'\214)\225\201A\2364'"    \
+    "\206Y(D(-f\246\203f\246\214,\340)Y(i)Y(w)\341#i,2\337Z(i\223\225\341#w,2\337Z(w\223\225\265 " \
+    "m=\216\200e,r='p\254mits:'\232\2426],'\274'\200o=T(r\226\2426]\237\240\206\205\344\210'\343"  \
+    "\203\220\251o\211\205\253\210r\336\201l\247\236\343'\217l\207\237e\211\334\210l\207\336l={g," \
+    "0,g,0}_c()_e()\204m"
+#define RLOCK__SHA_QUEUE_QUESTION "883\333\337@\350\312\201\316\003\361\007\371(t\264\316\262\313"
 #define RLOCK__LUA_MORE_WORDS                                                                      \
     "\005\315abs(\005SCORE\011\222\232f,'+inf\012:sub(1,36)\010>f\2311 \230\245\202\006ZRANGEf"    \
     "\200a,m,\210\243z,e,A=\244,\277,\227\207,\321],'WITH\352S'\200s,q,v,T,L,I,O,C\320\200f=s\207" \
@@ -3970,6 +3984,7 @@ static const rlock__error rlock__errors[] = {
     {"", RLOCK_FAULT_OTHER}}; /* anything else */
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
+#define RLOCK__NO_TIME "ERR fences, queues and quarantine need TIME in scripts: " /* time.lua */
 
 /* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
@@ -3977,11 +3992,13 @@ static const char *rlock__error_words(const char *text) {
     const char *at = text;
     if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
         at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
-        while (strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
-            at = strstr(at + 13, ": ") + 2;
-        }
-        at += *at == '-';
+    } else if (strncmp(text, RLOCK__NO_TIME, sizeof RLOCK__NO_TIME - 1) == 0) {
+        at = text + sizeof RLOCK__NO_TIME - 1;
     }
+    while (at != text && strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
+        at = strstr(at + 13, ": ") + 2;
+    }
+    at += at != text && *at == '-';
     return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
 }
 
@@ -4236,6 +4253,17 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
+/* The longest lease that the token was asked for; a request that is not the core's may not say. */
+static uint64_t rlock__longest_ms(const rlock_request *request) {
+    int64_t lease_ms = request->lease_ms, longest_ms = request->longest_ms;
+    return (uint64_t)(longest_ms > lease_ms ? longest_ms : lease_ms);
+}
+
+static void rlock__put_leases(rlock__redis *redis, const rlock_request *request) {
+    rlock__put_number(redis, (uint64_t)request->lease_ms);
+    rlock__put_number(redis, rlock__longest_ms(request));
+}
+
 static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
@@ -4246,7 +4274,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + sharded + fence);
+                    0u + !question + (channel || lease) + lease + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -4257,7 +4285,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_token(redis, request->token);
     }
     if (lease) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
+        rlock__put_leases(redis, request);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
     }
@@ -4270,7 +4298,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
 }
 
 static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {10, 7, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -4290,13 +4318,15 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
-    } else if (acquire || request->op == RLOCK_OP_RENEW) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    } else if (request->op == RLOCK_OP_RENEW) {
+        rlock__put_leases(redis, request);
     }
     if (acquire) {
         const char *heard = redis->notifying ? "1" : "1.5";
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
+        rlock__put_number(redis, rlock__longest_ms(request));
         rlock__put_number(redis, request->fences);
     }
 }
@@ -4319,14 +4349,14 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
-    rlock__put_command(redis, 5u + 2u * command->count);
+    rlock__put_command(redis, 6u + 2u * command->count);
     rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
     rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
-    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    rlock__put_leases(redis, command->requests[0]);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
     }
@@ -4384,6 +4414,9 @@ static bool rlock__ends_in_script(const char *text) {
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
+    if (strncmp(text, RLOCK__NO_TIME, sizeof RLOCK__NO_TIME - 1) == 0) {
+        return true; /* nothing is written before */
+    }
     return inside ? !rlock__is_queued(request) : *rlock__error_of(text)->words != 0;
 }
 
@@ -6888,10 +6921,12 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
     return command;
 }
 
-/* Whether it may go in a batch of renewals for so long. */
-static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
+/* True if it may go in a batch of renewals whose leases are those of the first one. */
+static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
-           request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
+           request->lease_ms == first->lease_ms &&
+           rlock__longest_ms(request) == rlock__longest_ms(first) &&
+           !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -6904,7 +6939,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+    if (redis->batches && rlock__batched(first, first) &&
         first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
@@ -6913,7 +6948,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     }
     do {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
-        bool like = rlock__batched(request, first->lease_ms);
+        bool like = rlock__batched(request, first);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
@@ -10906,6 +10941,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
+    request->longest_ms = claim->longest_ms;
     claim->work = RLOCK__OF(request, rlock__work, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
@@ -13271,6 +13307,10 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
 static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
     rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    if (!*token) { /* an offer was not accepted in time */
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_MISSED);
+        return;
+    }
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
@@ -14347,4 +14387,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 61e6c90252e1e559 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 12ce071ded707f65 */

@@ -368,6 +368,7 @@ int main(int argc, char **argv) {
         TEST(keys_of_two_slots_are_refused_and_leave_nothing),
         TEST(command_that_the_server_does_not_know_leaves_nothing),
         TEST(script_that_the_server_never_runs_leaves_no_place),
+        TEST(server_that_forbids_time_in_scripts_says_so_and_keeps_nothing),
         TEST(words_that_are_not_known_may_stand_for_anything),
         TEST(refusal_for_now_is_tried_again_and_leaves_nothing),
         TEST(error_inside_the_script_of_a_queue_is_cleaned_up_behind),

@@ -93,6 +93,41 @@ static void command_that_the_server_does_not_know_leaves_nothing(void **state) {
     }
 }
 
+/* As ElastiCache Serverless does. What needs no clock works. */
+static void server_that_forbids_time_in_scripts_says_so_and_keeps_nothing(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_MUTEX};
+    const char *args[] = {"--rename-command", "TIME", "", NULL};
+    rlock_config config;
+    rlock_client *client;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(server_start(&odd, args), 0);
+    for (i = 0; i < 2; i++) {
+        rlock_options options;
+        struct owner *plain;
+
+        config = kit_config(&odd);
+        client = kit_client(&config);
+        plain = owner_new(client, "plain");
+        assert_int_equal(owner_acquire(plain, 0, 0), RLOCK_OK);
+        assert_int_equal(owner_release(plain), RLOCK_OK);
+        memset(&options, 0, sizeof options);
+        options.key = "k";
+        options.kind = kinds[i];
+        options.fencing = true;
+        fails_and_leaves_nothing(client, owner_with(client, &options),
+                                 "fences, queues and quarantine need TIME in scripts: ");
+    }
+    kit_reset();
+    config = kit_config(&odd);
+    config.quarantine_ms = 60000;
+    client = kit_client(&config);
+    assert_int_equal(owner_acquire(owner_new(client, "plain"), 0, 0), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(kit_log_text, "quarantine need TIME in scripts"));
+    odd_server_ends();
+}
+
 /* The script of a queued kind may fail after it has given a position, but not with this error. */
 static void script_that_the_server_never_runs_leaves_no_place(void **state) {
     static const char *const answers[] = {"-NOSCRIPT No matching script. Please use EVAL.\r\n",

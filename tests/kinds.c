@@ -189,6 +189,91 @@ static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
     redisFree(listener);
 }
 
+/* A process that is stopped hears each call, and answers none: it costs one offer, not all. */
+static void positions_of_a_stopped_process_cost_one_offer(void **state) {
+    static const rlock_kind kinds[] = {RLOCK_KIND_FAIR, RLOCK_KIND_WRITE, RLOCK_KIND_SEMAPHORE};
+    static const char *const sorts[] = {"f", "w", "s"};
+    rlock_config config = kit_config(&server);
+    redisContext *listener = kit_connect(&server);
+    size_t k;
+    int i;
+
+    (void)state;
+    config.command_timeout_ms = 400;
+    freeReplyObject(redisCommand(listener, "SUBSCRIBE rlock:" NOBODY));
+    for (k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        rlock_client *client = kit_client(&config);
+        rlock_options options = of_kind(kinds[k], kinds[k] == RLOCK_KIND_SEMAPHORE, 0);
+        struct owner *a = owner_with(client, &options), *b = owner_with(client, &options);
+        int64_t since_us;
+
+        assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+        for (i = 0; i < 40; i++) {
+            tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1%s", i + 1, i,
+                     sorts[k]));
+        }
+        stands_in_queue(b, 41);
+        since_us = kit_now_us();
+        assert_int_equal(owner_release(a), RLOCK_OK);
+        assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 16000), RLOCK_OK);
+        assert_true(kit_now_us() - since_us < 8 * 400000); /* not 40 times */
+        assert_int_equal(num(ask(&server, "EXISTS rlock:{k}:queue")), 0);
+        assert_int_equal(owner_release(b), RLOCK_OK);
+    }
+    redisFree(listener);
+}
+
+/* Takes the holder away, as if the head of the queue had been offered its hold and let it pass. */
+static void offer_passes(void) {
+    tell(ask(&server, "EVAL %s 2 k rlock:{k}:queue",
+             "local w=redis.call('ZRANGE',KEYS[2],0,0)[1] redis.call('ZREM',KEYS[2],w) "
+             "redis.call('ZREM',KEYS[1],redis.call('ZRANGE',KEYS[1],0,0)[1]) "
+             "redis.call('ZADD',KEYS[1],w:sub(-1)=='f' and -9.5 or 9.5,w)"));
+}
+
+/* It was stopped, and goes on: all its waiters are in the queue again, behind the others. */
+static void expelled_waiters_join_again(void **state) {
+    rlock_client *client = client_new(), *stopped = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+    struct owner *late[4];
+    long long four = 4;
+    int i;
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
+    for (i = 0; i < 4; i++) {
+        late[i] = owner_of(stopped, RLOCK_KIND_FAIR);
+        stands_in_queue(late[i], i + 1);
+    }
+    assert_true(kit_until(kit_is_pushing, stopped, 5000));
+    offer_passes();
+    assert_int_equal(owner_acquire(b, 5000, 0), RLOCK_OK);
+    assert_true(kit_until(in_queue, &four, 5000));
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    for (i = 0; i < 4; i++) {
+        assert_int_not_equal(owner_wait(late[i], RLOCK_ACQUIRED, 5000), KIT_NOTHING);
+        assert_int_equal(owner_release(late[i]), RLOCK_OK);
+    }
+}
+
+/* A lease that ends by itself costs its client no position. */
+static void lease_that_ended_is_no_offer_that_passed(void **state) {
+    rlock_client *client = client_new(), *other = client_new();
+    struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(client, RLOCK_KIND_FAIR);
+    struct owner *c = owner_of(other, RLOCK_KIND_FAIR);
+
+    (void)state;
+    assert_int_equal(owner_acquire(a, 0, 700), RLOCK_OK);
+    stands_in_queue(b, 1);
+    stands_in_queue(c, 2);
+    tell(ask(&server, "EVAL %s 1 k",
+             "local o=redis.call('ZRANGE',KEYS[1],0,0)[1] redis.call('ZADD',KEYS[1],-9,o)"));
+    assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+    assert_int_equal(c->seen[RLOCK_ACQUIRED], 0);
+    assert_int_equal(owner_release(b), RLOCK_OK);
+    assert_int_equal(owner_wait(c, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+}
+
 /* While there is no room nobody takes a dead hold away, as that of an offer that passed. */
 static void waiter_whose_offer_passed_leaves_the_queue_when_it_cancels(void **state) {
     rlock_client *client = client_new();
@@ -1313,6 +1398,83 @@ static void offer_that_is_taken_is_written(void **state) {
     assert_true(writes() > before);
 }
 
+/* As if the server's clock had been set back by an hour since the key was written. */
+static void clock_steps_back(const char *key) {
+    tell(ask(&server, "EVAL %s 1 %s",
+             "redis.call('PEXPIRE',KEYS[1],redis.call('PTTL',KEYS[1])+3600000) "
+             "if redis.call('TYPE',KEYS[1]).ok=='zset' then "
+             "for _,m in ipairs(redis.call('ZRANGE',KEYS[1],0,-1)) do "
+             "local e=redis.call('ZSCORE',KEYS[1],m)+0 "
+             "redis.call('ZADD',KEYS[1],e<0 and e-3600000 or e+3600000,m) end end",
+             key));
+}
+
+/* Returns how long its hold lasts at the server. */
+static long long lasts_ms(const char *key) {
+    return num(ask(&server, "EVAL %s 1 %s",
+                   "if redis.call('TYPE',KEYS[1]).ok~='zset' then "
+                   "return redis.call('PTTL',KEYS[1]) end "
+                   "local t=redis.call('TIME') "
+                   "local e=redis.call('ZRANGE',KEYS[1],0,0,'WITHSCORES')[2] "
+                   "return math.abs(e)-t[1]*1000-math.floor(t[2]/1000)",
+                   key));
+}
+
+/* Its client may die then. It is cut to the longest lease that was asked for: that of a renewal by
+ * hand may be shorter, and the hold is told until the longer one is over. */
+static void hold_that_a_clock_set_back_made_longer_is_cut_by_a_renewal(void **state) {
+    rlock_config config = kit_config(&server);
+    rlock_client *client = client_new();
+    const char *keys[] = {"x", "h", A, "k", "k", "k"};
+    struct owner *o[6];
+    int i;
+
+    (void)state;
+    o[0] = owner_new(client, keys[0]);
+    config.wire = RLOCK_WIRE_REDISSON;
+    o[1] = owner_new(kit_client(&config), keys[1]);
+    o[2] = owner_of_keys(client, A, B, true);
+    o[3] = owner_of(client, RLOCK_KIND_FAIR);
+    o[4] = owner_of(client, RLOCK_KIND_READ);
+    o[5] = permit(client, 3, 2);
+    for (i = 0; i < 6; i++) {
+        assert_int_equal(owner_acquire(o[i], 0, 60000), RLOCK_OK);
+        clock_steps_back(keys[i]);
+        assert_int_equal(owner_renew(o[i], 5000), RLOCK_OK);
+        assert_in_range(lasts_ms(keys[i]), 50000, 60001);
+        assert_int_equal(owner_renew(o[i], 5000), RLOCK_OK);
+        assert_in_range(lasts_ms(keys[i]), 50000, 60002);
+        assert_int_equal(owner_renew(o[i], 90000), RLOCK_OK);
+        assert_in_range(lasts_ms(keys[i]), 80000, 90001);
+        clock_steps_back(keys[i]);
+        assert_int_equal(owner_renew(o[i], 5000), RLOCK_OK);
+        assert_in_range(lasts_ms(keys[i]), 80000, 90001);
+        assert_int_equal(owner_release(o[i]), RLOCK_OK);
+    }
+}
+
+static int three_are_short(void *arg) {
+    (void)arg;
+    return lasts_ms("x") <= 900 && lasts_ms("y") <= 900 && lasts_ms("z") <= 900;
+}
+
+/* ... also by one that goes in one command with others. */
+static void watchdog_cuts_what_a_clock_set_back_made_longer(void **state) {
+    static const char *const keys[] = {"x", "y", "z"};
+    rlock_config config = kit_config(&server);
+    rlock_client *client;
+    int i;
+
+    (void)state;
+    config.watchdog_lease_ms = 900;
+    client = kit_client(&config);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(owner_acquire(owner_new(client, keys[i]), 0, 0), RLOCK_OK);
+        clock_steps_back(keys[i]);
+    }
+    assert_true(kit_until(three_are_short, NULL, 10000));
+}
+
 /* Refused, and nothing is taken: neither a key nor a place, and the counter is as it was. */
 static void refused_with_this_counter(struct owner *o, const char *lock, int64_t wait_ms,
                                       int status) {
@@ -1484,6 +1646,9 @@ int main(int argc, char **argv) {
         TEST(fair_the_dead_in_the_queue_are_skipped_at_once),
         TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        TEST(positions_of_a_stopped_process_cost_one_offer),
+        TEST(expelled_waiters_join_again),
+        TEST(lease_that_ended_is_no_offer_that_passed),
         TEST(waiter_whose_offer_passed_leaves_the_queue_when_it_cancels),
         TEST(fair_fences_rise_and_renewals_extend),
         TEST(client_of_0_1_0_on_the_same_key_is_as_documented),
@@ -1531,6 +1696,8 @@ int main(int argc, char **argv) {
         TEST(renewal_that_changes_nothing_is_written),
         TEST(key_of_a_queue_lives_as_long_as_its_hold),
         TEST(offer_that_is_taken_is_written),
+        TEST(hold_that_a_clock_set_back_made_longer_is_cut_by_a_renewal),
+        TEST(watchdog_cuts_what_a_clock_set_back_made_longer),
         TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
         TEST(who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused),
         TEST(set_lets_go_beside_a_key_that_is_of_another_type_now),

@@ -479,6 +479,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
+    request->longest_ms = claim->longest_ms;
     claim->work = RLOCK__OF(request, rlock__work, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);

@@ -1,5 +1,7 @@
 -- Part of other scripts. A lease that ends later than the key's time to live
--- makes that longer. No script makes one shorter, or gives one to a key that
+-- makes that longer. One that is longer than the longest lease that this token
+-- was asked for, or than the lease itself, is of a clock that was set back, and
+-- becomes that. No script makes one shorter otherwise, or gives one to a key that
 -- has none. What is told as held is written even if nothing is to be changed: a
 -- primary that was made a replica would confirm what the new one does not have,
 -- and WAIT knows of what was written only. So a key that was made persistent by
@@ -10,6 +12,6 @@ if lease_ms ~= '0' then
   if left_ms < 0 then
     call(again, key, token, how)
   else
-    call('PEXPIRE', key, math.max(left_ms, lease_ms))
+    call('PEXPIRE', key, math.max(math.min(left_ms, longest_ms), lease_ms))
   end
 end

@@ -12,7 +12,7 @@ if counter then
   if not last:match('^%d+$') or last + fences >= 2 ^ 53 then
     return {err = 'ERR the fence counter is no number below 2^53'}
   end
-  local time = call('TIME')
+  -- include time.lua
   fence = time[1] * 1000000 + time[2]
   if last + 1 > fence then
     fence = last + 1

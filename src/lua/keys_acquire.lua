@@ -1,7 +1,7 @@
 -- Several keys, all or none: KEYS are the keys, after them their fence counters
 -- if `fences` says that fences are wanted. The fence is above every counter's,
 -- and becomes the value of each. Answers as for one key.
---: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3]
+--: token = ARGV[1], lease_ms = ARGV[2], longest_ms = ARGV[3], fences = ARGV[4]
 --: again = 'SET', how = 'XX'
 local call, keys, holders, fence = redis.call, #KEYS, {}, '0'
 if fences then
@@ -14,7 +14,7 @@ for i = 1, keys do
   end
 end
 if fences then
-  local time = call('TIME')
+  -- include time.lua
   fence = time[1] * 1000000 + time[2]
   for i = keys + 1, #KEYS do
     local last = call('GET', KEYS[i]) or '0'

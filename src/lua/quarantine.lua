@@ -7,8 +7,9 @@
 -- means that the clock was set back. A client that knows for how long a node of
 -- a cluster has been the same says so: the marker may have left with its slot.
 --: marker = KEYS[1], quarantine_ms = ARGV[1], known_run = ARGV[2], known_history = ARGV[3], known_ms = ARGV[4], call = redis.call
-local clock, server, data = call('TIME'), call('INFO', 'server'), call('INFO', 'replication')
-local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
+-- include time.lua
+local server, data = call('INFO', 'server'), call('INFO', 'replication')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local run = server:match('run_id:(%x+)')
 local history, former = data:match('master_replid:(%x+).-master_replid2:(%x+)')
 local text = call('GET', marker) or '0 0 0'

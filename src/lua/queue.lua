@@ -7,7 +7,8 @@
 -- `follower`: of a release, who asks right after it and need not be notified.
 --: permits_said = ARGV[3], offer_ms = ARGV[4], channels = ARGV[5]
 --: lease_ms = ARGV[6], follower = ARGV[6]
---: stand = ARGV[7], writer = ARGV[8], fences = ARGV[9], counter = KEYS[3]
+--: stand = ARGV[7], writer = ARGV[8], longest_ms = ARGV[9], fences = ARGV[10]
+--: counter = KEYS[3]
 -- include queue_head.lua
 
 -- The short ways come first, before any function is made. To acquire a key that
@@ -33,10 +34,11 @@ end
 -- include queue_two.lua
 local my_end = math.abs(two[1] == me and two[2] or two[3] and call('ZSCORE', holders, me) or 0)
 
--- Grants the hold, with its fence. One that is there already ends later by a
--- millisecond at least: something is written, as in extend.lua.
+-- include queue_until.lua
+
+-- Grants the hold, with its fence.
 local function grant(new)
-  local ends = math.max(now + lease_ms, my_end + 1)
+  local ends = renewed(my_end)
   local ms = changed and '86400000' or ends - now
   local lives = not new and touch(ms)
   -- include fence.lua
@@ -123,4 +125,4 @@ if stand ~= '0' then
 end
 local ends = two[3] and tonumber(between('(' .. now, '+inf', 'LIMIT', '0', '1')[2])
 ends = math.min(ends or first_end or 0, first_end or ends or 0)
-return ends > 0 and ends - now or -1
+return ends > 0 and math.ceil(ends - now) or -1

@@ -43,13 +43,31 @@ local function count_holders()
   end
 end
 
--- Takes holders away, none if one of them is nobody's.
+-- Takes all positions of a client out of the queue, and tells it so: it may live
+-- again by then, and joins again.
+local function expel(client)
+  local waiters = call('ZRANGE', queue, '0', '-1')
+  for i = 1, #waiters do
+    if waiters[i]:sub(1, 36) == client then
+      call('ZREM', queue, waiters[i])
+    end
+  end
+  pcall('PUBLISH', channels .. client, '0:' .. holders)
+end
+
+-- Takes holders away, none if one of them is nobody's. Where one is an offer that
+-- was not accepted, the others of its client would not be either, and each would
+-- cost as long: unless it is this client, which lives.
 local function drop(members, any)
   for i = 1, #members, 2 do
     weight(members[i], any)
   end
   for i = 1, #members, 2 do
+    local client, ends = members[i]:sub(1, 36), math.abs(members[i + 1])
     call('ZREM', holders, members[i])
+    if ends % 1 ~= 0 and ends <= now and client ~= me:sub(1, 36) then
+      expel(client)
+    end
   end
 end
 
@@ -64,8 +82,9 @@ end
 -- its client is notified, to ask and get its lease. One whom nobody hears is
 -- skipped; so is one that weighs more than there are permits. So holds are
 -- given in one place only, and an offer that is not accepted is a hold that
--- expired. True if the queue is empty.
+-- expired, and that stays to be seen: see drop. True if the queue is empty.
 local function offer()
+  local stays_ms = offer_ms * 2
   while used < permits do
     local first = member_at('0', head)
     head = nil
@@ -79,7 +98,7 @@ local function offer()
     end
     if number <= permits then
       if used + number > permits or
-        hold(member, number, now + offer_ms, offer_ms, two[1] and touch(offer_ms)) then
+        hold(member, number, now + offer_ms - 0.5, stays_ms, two[1] and touch(stays_ms)) then
         return
       end
       used, two = used + number, {member, 0, member, 0}

@@ -6,15 +6,15 @@
 -- all keys of the script at each command that reads, so there are only two of
 -- them, unless a lease is shorter than the time to live. GT is of Redis 7.0:
 -- https://redis.io/docs/latest/commands/pexpire/
-local call, renewed, head, lease_ms = redis.call, {}, ARGV[1], ARGV[2]
+local call, renewed, head, lease_ms, longest_ms = redis.call, {}, ARGV[1], ARGV[2], ARGV[3]
 local holders = call('MGET', unpack(KEYS))
 for i, key in ipairs(KEYS) do
   renewed[i] = '0'
-  if holders[i] == head .. ARGV[i + 2] then
+  if holders[i] == head .. ARGV[i + 3] then
     renewed[i] = call('PEXPIRE', key, lease_ms, 'GT')
     local left_ms = renewed[i] == 0 and call('PTTL', key) or 0
     if left_ms > 0 then
-      renewed[i] = call('PEXPIRE', key, left_ms)
+      renewed[i] = call('PEXPIRE', key, math.min(left_ms, longest_ms))
     end
   end
 end

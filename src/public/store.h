@@ -87,7 +87,9 @@ typedef struct rlock_request {
     uint32_t permits; /* set permits: the number; 0 = what the terms say */
     bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
-                         whether the token is still there. Never shorten a time to live */
+                         whether the token is still there. Never shorten a time to live ... */
+    int64_t longest_ms; /* ... below this: the longest lease that the token was asked for. What is
+                         longer was made so by a clock that was set back, and may be shortened */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
@@ -185,7 +187,7 @@ typedef struct rlock_store_events {
     void (*woken)(void *owner, const char *key, size_t key_len);
 
     /* Notifies the client, which is a hint too: the key was offered to this token, or the hold of
-     * this token was taken away. */
+     * this token was taken away. 0: the waiters of this client have lost their positions. */
     void (*notified)(void *owner, const char *key, size_t key_len, uint64_t token);
 } rlock_store_events;
 

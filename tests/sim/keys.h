@@ -107,6 +107,8 @@ struct slot { /* one key of one server */
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
     int64_t changed_us;      /* when somebody last came or went */
+    const struct token *passed_by; /* whose offer was taken away, which had not been accepted, ... */
+    uint64_t passed;               /* ... and in which script */
     uint64_t script;         /* that touched it last ... */
     bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
     struct fence {
@@ -749,7 +751,8 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
             sim_failed("%s is skipped, who would hear a call", token->text);
         }
     } else if (was && is && token->next_ms != token->ends_ms) {
-        if (!own || (token->next_ms < token->ends_ms && token->script != slot->script)) {
+        bool cut = token->next_ms >= now_ms + token->longest_ms; /* of an offer, or a clock's step */
+        if (!own || (token->next_ms < token->ends_ms && token->script != slot->script && !cut)) {
             sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
                        token->text, slot->key, (long long)(token->next_ms - token->ends_ms));
         }
@@ -758,13 +761,20 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
     }
 }
 
+/* True if an offer to the same client, which it let pass, was just taken away by this script. */
+static inline bool queue_let_pass(const struct slot *slot, const struct token *token) {
+    return slot->passed == slot->script && slot->passed_by != NULL &&
+           strncmp(slot->passed_by->text, token->text, 36) == 0;
+}
+
 static inline void queue_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
     const struct hand *hand;
     bool was = token->place > 0, is = token->next_place > 0, own = oracle_owns(by, token);
     int i;
     if (was && !is && !own && token->ends_ms <= slot_now_ms(slot) &&
         token->skipped != slot->script) {
-        if (token->weight <= queue_permits(slot, token->sort, slot->in_force)) {
+        if (token->weight <= queue_permits(slot, token->sort, slot->in_force) &&
+            !queue_let_pass(slot, token)) {
             sim_failed("%s puts %s out of the line of %s", by->client_id, token->text, slot->key);
         }
         seen.dropped++;
@@ -875,7 +885,11 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
             token->offered = !own;
             token->called = !own && token->place == (double)(int64_t)token->place;
         }
-        seen.turns += !was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered;
+        if (!was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered) {
+            seen.turns++;
+            slot->passed_by = token;
+            slot->passed = slot->script;
+        }
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
             token->late = queue_late(by, token);
             slot->changed_us = token->came_us = sim.now_us;

@@ -59,6 +59,7 @@ static const rlock__error rlock__errors[] = {
     {"", RLOCK_FAULT_OTHER}}; /* anything else */
 
 #define RLOCK__SCRIPT_FAILED "ERR Error running script"
+#define RLOCK__NO_TIME "ERR fences, queues and quarantine need TIME in scripts: " /* time.lua */
 
 /* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
@@ -66,11 +67,13 @@ static const char *rlock__error_words(const char *text) {
     const char *at = text;
     if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
         at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
-        while (strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
-            at = strstr(at + 13, ": ") + 2;
-        }
-        at += *at == '-';
+    } else if (strncmp(text, RLOCK__NO_TIME, sizeof RLOCK__NO_TIME - 1) == 0) {
+        at = text + sizeof RLOCK__NO_TIME - 1;
     }
+    while (at != text && strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
+        at = strstr(at + 13, ": ") + 2;
+    }
+    at += at != text && *at == '-';
     return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
 }
 
@@ -325,6 +328,17 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
+/* The longest lease that the token was asked for; a request that is not the core's may not say. */
+static uint64_t rlock__longest_ms(const rlock_request *request) {
+    int64_t lease_ms = request->lease_ms, longest_ms = request->longest_ms;
+    return (uint64_t)(longest_ms > lease_ms ? longest_ms : lease_ms);
+}
+
+static void rlock__put_leases(rlock__redis *redis, const rlock_request *request) {
+    rlock__put_number(redis, (uint64_t)request->lease_ms);
+    rlock__put_number(redis, rlock__longest_ms(request));
+}
+
 static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
@@ -335,7 +349,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + sharded + fence);
+                    0u + !question + (channel || lease) + lease + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -346,7 +360,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_token(redis, request->token);
     }
     if (lease) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
+        rlock__put_leases(redis, request);
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
     }
@@ -359,7 +373,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
 }
 
 static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {9, 6, 6, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {10, 7, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -379,13 +393,15 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
-    } else if (acquire || request->op == RLOCK_OP_RENEW) {
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    } else if (request->op == RLOCK_OP_RENEW) {
+        rlock__put_leases(redis, request);
     }
     if (acquire) {
         const char *heard = redis->notifying ? "1" : "1.5";
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
+        rlock__put_number(redis, rlock__longest_ms(request));
         rlock__put_number(redis, request->fences);
     }
 }
@@ -408,14 +424,14 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
-    rlock__put_command(redis, 5u + 2u * command->count);
+    rlock__put_command(redis, 6u + 2u * command->count);
     rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
     rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
-    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    rlock__put_leases(redis, command->requests[0]);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
     }
@@ -473,6 +489,9 @@ static bool rlock__ends_in_script(const char *text) {
 static bool rlock__undone(const rlock_request *request, const char *text) {
     bool inside = rlock__ends_in_script(text) || /* from Redis 7 on, or before it */
                   strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0;
+    if (strncmp(text, RLOCK__NO_TIME, sizeof RLOCK__NO_TIME - 1) == 0) {
+        return true; /* nothing is written before */
+    }
     return inside ? !rlock__is_queued(request) : *rlock__error_of(text)->words != 0;
 }
 

@@ -208,10 +208,12 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
     return command;
 }
 
-/* Whether it may go in a batch of renewals for so long. */
-static bool rlock__batched(const rlock_request *request, int64_t lease_ms) {
+/* True if it may go in a batch of renewals whose leases are those of the first one. */
+static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
-           request->lease_ms == lease_ms && !(RLOCK__HAS_KINDS && request->terms);
+           request->lease_ms == first->lease_ms &&
+           rlock__longest_ms(request) == rlock__longest_ms(first) &&
+           !(RLOCK__HAS_KINDS && request->terms);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -224,7 +226,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first->lease_ms) &&
+    if (redis->batches && rlock__batched(first, first) &&
         first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
@@ -233,7 +235,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     }
     do {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
-        bool like = rlock__batched(request, first->lease_ms);
+        bool like = rlock__batched(request, first);
         bytes += request->key_len;
         if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
             break;
