@@ -427,6 +427,7 @@ static const struct CMUnitTest singles[] = {
     HOOKED(release_that_the_server_did_not_know_is_reported_as_its_callback_is_told),
     HOOKED(nested_acquires_and_releases_are_not_reported),
     HOOKED(store_reports_its_connections_and_the_rest_is_filled_in),
+    HOOKED(secret_is_in_no_event_and_no_report),
     HOOKED(each_kind_of_report_has_a_word),
     HOOKED(hook_costs_no_clock_no_memory_and_no_request),
     HOOKED(handle_without_memory_for_its_reports_is_not_made),

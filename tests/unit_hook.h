@@ -75,6 +75,10 @@ static const char *told_text(void) { /* of the report that was read last */
     return hook.all[hook.read - 1].text;
 }
 
+static const char *told_last(void) {
+    return hook.all[hook.count - 1].text;
+}
+
 /* Both sums that the contract names. */
 static void reports_add_up(int waiting, int holding) {
     SAME(hook.counts[RLOCK_REPORT_ASKED],
@@ -425,6 +429,41 @@ static void store_reports_its_connections_and_the_rest_is_filled_in(void **state
     assert_string_equal(hook.all[hook.read - 1].where, "127.0.0.1:6379");
     assert_string_equal(hook.all[hook.read - 1].link, "commands");
     SAME(hook.all[hook.read - 1].report.hand_us, -1);
+}
+
+/* Of each operation, of a loss, of a question, and while the store is down. */
+static void secret_is_in_no_event_and_no_report(void **state) {
+    static const char repeats[] = "ERR 'hunter2'\r\n", safe[] = "ERR '***'\\x0d\\x0a";
+    struct owner *owner = handle("key"), *held = holder("held", 0);
+    rlock_report report;
+    (void)state;
+    SAME(rlock_client_hide(g.client, "hunter2"), RLOCK_OK);
+    SAME(owner_acquire(owner, RLOCK_FOREVER, 0), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, repeats));
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, safe);
+    assert_string_equal(told_last(), safe);
+    SAME(owner_renew(held, 0), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_OTHER, repeats));
+    assert_string_equal(held->seen[RLOCK_RENEWED].text, safe);
+    always(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, repeats));
+    run_ms(WATCHDOG_MS);
+    assert_string_equal(held->seen[RLOCK_LOST].text, safe);
+    ask_about(RLOCK_KIND_MUTEX, "key");
+    reply(RLOCK_OP_INSPECT, scripted_fault(RLOCK_FAULT_OTHER, repeats));
+    assert_string_equal(told.text, safe);
+    SAME(owner_acquire(owner, 0, 0), RLOCK_OK);
+    idle();
+    scripted_down(&g.store, RLOCK_FAULT_DOWN, repeats);
+    idle();
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, safe);
+    memset(&report, 0, sizeof report);
+    report.kind = RLOCK_REPORT_DISCONNECTED;
+    report.where = report.text = repeats;
+    rlock_client_report(g.client, &report);
+    assert_string_equal(told_last(), safe);
+    assert_string_equal(hook.all[hook.count - 1].where, safe);
 }
 
 static void each_kind_of_report_has_a_word(void **state) {
