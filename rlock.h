@@ -2521,11 +2521,13 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
         return false;
     }
-    config->replicas_ms =
-        config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
-    if (config->replicas &&
-        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 3)) {
-        rlock__line_add(line, 0, "config.replicas_ms is above a third of config.command_timeout_ms",
+    if (!config->replicas_ms) {
+        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    }
+    if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
+        rlock__line_add(line, 0,
+                        "config.replicas: config.command_timeout_ms is below three times "
+                        "config.replicas_ms, which is 1 at least",
                         "");
         return false;
     }
@@ -8933,8 +8935,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
-    const char *wrong = "this store, or this build, reads no such config.url: see "
-                        "CONFIGURATION MACROS in rlock.h";
+    const char *wrong = "config.url: a config.store of your own reads no URL";
     const char *at;
     *texts = NULL;
     if (!config->url) {
@@ -8962,6 +8963,11 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
         return rlock__url_read(config, member, texts, line);
+#elif defined(RLOCK_NO_REDIS)
+        wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
+                "that of Redis";
+#else
+        wrong = "config.url: RLOCK_NO_URL leaves out the URLs of Redis";
 #endif
     }
     (void)member;
@@ -13827,8 +13833,10 @@ static const char *rlock__keys_wrong(const rlock_options *options) {
     if (!options->keys && (options->key_count || options->key_lens)) {
         return "options.key_count and options.key_lens go with options.keys";
     }
-    if (options->keys &&
-        (!options->key_count || options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1))) {
+    if (!RLOCK__HAS_KINDS && options->key_count > 1) {
+        return "several options.keys are left out by RLOCK_NO_KINDS";
+    }
+    if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
         return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
     }
     for (i = 0; i < options->key_count; i++) {
@@ -14387,4 +14395,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 12ce071ded707f65 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 6fad87866d5d6ac8 */

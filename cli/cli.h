@@ -71,12 +71,27 @@ static void cli_fail(int status, const char *cure, const char *format, ...) {
     exit(status);
 }
 
+/* True if the words are of a server that is there: it is full, read-only or about to start. */
+static bool cli_is_there(const char *words) {
+    static const char *const its[] = {
+        "too many",  "Too many", "exceeded",    "max number of clients",
+        "read-only", "replica",  "starting up", "shutting down"};
+    size_t i;
+    for (i = 0; i < sizeof its / sizeof *its; i++) {
+        if (strstr(words, its[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A status of the library: its words, those of the server or of the connection if there are any,
  * and what helps. */
 static void cli_say_status(const char *what, int status, const char *text) {
     const char *words = text != NULL ? text : cli.told ? "" : cli.warning;
     const char *cure = NULL;
-    if (status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) {
+    if ((status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) &&
+        !cli_is_there(text != NULL ? text : cli.warning)) {
         cure = cli.engine != NULL
                    ? "Is the server there? --url or RLOCK_URL says where"
                    : "Is the server there? --url or RLOCK_URL says where: redis://host:6379";

@@ -67,9 +67,9 @@ enum {
 
 /* The greeting, a step at a time. */
 enum {
+    RLOCK__MY_STEP_SET,       /* no setting changes answers; no statement outlives its timeout */
     RLOCK__MY_STEP_KNOW,      /* are the functions there, and who is the server? */
     RLOCK__MY_STEP_ISOLATION, /* a function sees what was committed while it waited for a row */
-    RLOCK__MY_STEP_SET,       /* a statement does not outlive its command timeout */
     RLOCK__MY_STEP_KILL,      /* the session of the connection before */
     RLOCK__MY_STEP_GONE,      /* ... and whether it has ended */
     RLOCK__MY_STEPS
@@ -994,7 +994,10 @@ static inline void rlock__my_greet(rlock__my *my) {
 /* What the server says of itself. Returns what is wrong with it, or NULL. */
 static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fault *fault) {
     *fault = RLOCK_FAULT_AUTH;
-    if (!row || !row[0] || atoi(row[0]) != RLOCK__MY_VERSION) {
+    if (!row || !row[0]) {
+        return "the server does not say of which version its rlock_mariadb.sql is";
+    }
+    if (atoi(row[0]) != RLOCK__MY_VERSION) {
         return "rlock_mariadb.sql in this database is of another version";
     }
     *fault = RLOCK_FAULT_DOWN;

@@ -1246,7 +1246,9 @@ static inline void rlock__pg_greeted(rlock__pg *pg) {
     if (step == RLOCK__PG_STEP_KNOW) {
         if (!row || rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
             rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
-                           "rlock_postgres.sql in this database is of another version");
+                           row ? "rlock_postgres.sql in this database is of another version"
+                               : "the server does not say of which version its rlock_postgres.sql "
+                                 "is");
             return;
         }
         if (!pg->pooler && PQgetvalue(result, 0, 4)[0] != 't') { /* before anything is set there */

@@ -370,9 +370,69 @@ rlock_loop all_of(rlockpp::lock &lock, rlockpp::client &client) {
 }
 C
 
+# What a build that leaves something out says of what it was asked for: one URL, or two keys.
+cat >"$all/asked.c" <<'C'
+#define RLOCK_IMPLEMENTATION
+#include "rlock.h"
+#include "rlock_poll.h"
+#include <stdio.h>
+static void told(void *user, int level, const char *line) {
+    (void)user;
+    (void)level;
+    puts(line);
+}
+int main(void) {
+    static const char *const keys[] = {"a", "b"};
+    rlock_poll *loop = rlock_poll_new();
+    rlock_config config;
+    rlock_options options;
+    rlock_client *client = NULL;
+    rlock_store *store = NULL;
+    rlock *lock = NULL;
+    memset(&config, 0, sizeof config);
+    memset(&options, 0, sizeof options);
+    config.loop = rlock_poll_loop(loop);
+    config.log = told;
+    config.url = "redis://h";
+    if (rlock_client_new(&client, &config) == RLOCK_OK || rlock_memory_new(&store) != RLOCK_OK) {
+        return 1;
+    }
+    config.url = NULL;
+    config.store = store;
+    options.keys = keys;
+    options.key_count = 2;
+    if (rlock_client_new(&client, &config) != RLOCK_OK) {
+        return 2;
+    }
+    if (rlock_new(&lock, client, &options) == RLOCK_OK) {
+        puts("two keys");
+    }
+    rlock_free(lock);
+    rlock_client_free(client);
+    rlock_memory_free(store);
+    rlock_poll_free(loop);
+    return 0;
+}
+C
+asked() { # MACROS... -- THE LINES THAT IT SAYS
+    macros=
+    while [ "$1" != -- ]; do
+        macros="$macros $1"
+        shift
+    done
+    shift
+    # shellcheck disable=SC2086
+    compile $posix $macros -o "$work/asked" "$all/asked.c" $hiredis_libs && "$work/asked" | sed 's/^[0-9a-f]*: //' >"$work/said" || return 1
+    printf '%s\n' "$@" | diff - "$work/said"
+}
+
 # The macros that leave something out or put something else in, and the adapters in programs of two files.
 macros_of_row() {
     check "$me: without URLs" compile $posix -DRLOCK_NO_URL -c -o "$work/no_url.o" "$all/implementation.c"
+    check "$me: without URLs: it says so" asked -DRLOCK_NO_URL -- "config.url: RLOCK_NO_URL leaves out the URLs of Redis" "two keys"
+    check "$me: without Redis and kinds: it says so" asked -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -- \
+        "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out that of Redis" \
+        "several options.keys are left out by RLOCK_NO_KINDS"
     check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$work/no_kinds.o" "$all/implementation.c"
     check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$all/implementation.c"
     check "$me: without reports" compile $posix -DRLOCK_NO_REPORTS -c -o "$work/no_reports.o" "$all/implementation.c"

@@ -618,9 +618,10 @@ static void time_for_replicas_is_bounded(void **state) {
     static const struct {
         int64_t replicas_ms, timeout_ms, has_ms; /* 0: refused */
         int replicas;
-    } rows[] = {{0, 1000, 250, 1}, {333, 1000, 333, 1}, {334, 1000, 0, 1}, {1, 3, 1, 1},
-                {0, 1, 0, 1},      {900, 1000, 900, 0}, {1, 2, 0, 1},      {0, 100, 25, 100},
-                {0, 1000, 0, 101}, {0, 1000, 0, -1}};
+    } rows[] = {{0, 1000, 250, 1},   {333, 1000, 333, 1}, {334, 1000, 0, 1}, {1, 3, 1, 1},
+                {0, 1, 0, 1},        {0, 2, 0, 1},        {0, 3, 1, 1},      {0, 7, 1, 1},
+                {0, 8, 2, 1},        {900, 1000, 900, 0}, {1, 2, 0, 1},      {0, 100, 25, 100},
+                {0, 1000, 0, 101},   {0, 1000, 0, -1}};
     size_t i;
 
     (void)state;
@@ -636,6 +637,7 @@ static void time_for_replicas_is_bounded(void **state) {
         if (rows[i].has_ms == 0) {
             assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
             assert_non_null(strstr(kit_log_text, "config.replicas"));
+            assert_null(strstr(kit_log_text, "is above half")); /* it is 0 where it was left out */
         } else {
             client = kit_client(&config);
             assert_non_null(client);

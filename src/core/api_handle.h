@@ -86,8 +86,10 @@ static const char *rlock__keys_wrong(const rlock_options *options) {
     if (!options->keys && (options->key_count || options->key_lens)) {
         return "options.key_count and options.key_lens go with options.keys";
     }
-    if (options->keys &&
-        (!options->key_count || options->key_count > (RLOCK__HAS_KINDS ? RLOCK_KEYS_MAX : 1))) {
+    if (!RLOCK__HAS_KINDS && options->key_count > 1) {
+        return "several options.keys are left out by RLOCK_NO_KINDS";
+    }
+    if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
         return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
     }
     for (i = 0; i < options->key_count; i++) {

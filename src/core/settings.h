@@ -82,11 +82,13 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
         return false;
     }
-    config->replicas_ms =
-        config->replicas_ms ? config->replicas_ms : config->command_timeout_ms / 4;
-    if (config->replicas &&
-        (!config->replicas_ms || config->replicas_ms > config->command_timeout_ms / 3)) {
-        rlock__line_add(line, 0, "config.replicas_ms is above a third of config.command_timeout_ms",
+    if (!config->replicas_ms) {
+        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    }
+    if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
+        rlock__line_add(line, 0,
+                        "config.replicas: config.command_timeout_ms is below three times "
+                        "config.replicas_ms, which is 1 at least",
                         "");
         return false;
     }

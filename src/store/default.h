@@ -62,8 +62,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
-    const char *wrong = "this store, or this build, reads no such config.url: see "
-                        "CONFIGURATION MACROS in rlock.h";
+    const char *wrong = "config.url: a config.store of your own reads no URL";
     const char *at;
     *texts = NULL;
     if (!config->url) {
@@ -91,6 +90,11 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #endif
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
         return rlock__url_read(config, member, texts, line);
+#elif defined(RLOCK_NO_REDIS)
+        wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
+                "that of Redis";
+#else
+        wrong = "config.url: RLOCK_NO_URL leaves out the URLs of Redis";
 #endif
     }
     (void)member;

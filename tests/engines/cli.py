@@ -364,6 +364,20 @@ def what_is_wrong_is_told_with_its_cure(place):
         assert all(len(line) < 300 for line in err.splitlines()), err
 
 
+if ENGINE == "postgres":
+
+    @test
+    def server_that_refuses_for_now_is_not_said_to_be_away(place):
+        server = place.own_server()
+        psql = [server.program("psql"), "-q", "-X", server.url, "-c"]
+        subprocess.run([*psql, "CREATE ROLE few LOGIN CONNECTION LIMIT 0"], env=server.env, check=True, preexec_fn=dies_with_parent)
+        subprocess.run([*psql, "ALTER ROLE me SET default_transaction_read_only = on"], env=server.env, check=True,
+                       preexec_fn=dies_with_parent)
+        for url, words in ((server.url.replace("me@", "few@"), "too many connections"), (server.url, "read-only")):
+            code, out, err = place.says("-n", place.key, "--", "true", url=url)
+            assert code == FAILED and out == "" and words in err and "Is the server there" not in err, (code, out, err)
+
+
 @test
 def query_that_ls_names_is_that_of_the_document(place):
     document = {"postgres": "postgresql.md", "mariadb": "mariadb.md"}.get(ENGINE)

@@ -411,6 +411,15 @@ static void file_is_refused_by_a_server_with_small_pages(void **state) {
     }
 }
 
+/* Such as sql_select_limit=0, with which no row comes. */
+static void setting_of_the_server_is_not_taken_for_another_version(void **state) {
+    struct owner *o = owner_new(client_of(url_to("app", "shop")), "k");
+    (void)state;
+    sql("SET GLOBAL init_connect = 'SET sql_select_limit = 0'");
+    assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+    sql("SET GLOBAL init_connect = ''");
+}
+
 static void table_that_is_missing_is_told(void **state) {
     struct owner *o = owner_new(client(), "k");
     (void)state;
@@ -1003,6 +1012,7 @@ int main(int argc, char **argv) {
         TEST(server_that_is_full_is_tried_again),
         TEST(database_without_the_functions_is_told),
         TEST(file_is_refused_by_a_server_with_small_pages),
+        TEST(setting_of_the_server_is_not_taken_for_another_version),
         TEST(table_that_is_missing_is_told),
         TEST(database_and_account_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
