@@ -908,7 +908,8 @@ typedef struct rlock_config {
 
 /* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
-    /* Holds granted; renewals that succeeded; holds let go; holds lost. */
+    /* Holds granted; renewals that succeeded; holds let go, also by a shutdown; holds lost, but not
+     * to a shutdown. */
     uint64_t acquired, renewed, released, lost;
 
     uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
@@ -1253,6 +1254,7 @@ typedef struct rlock_report {
     const char *link;      /* of a connection: "commands", "push" or "Sentinel"; else NULL */
     const char *where;     /* of a connection: "127.0.0.1:6379", or the path of a socket; NULL if
                               config.connect made it, and of all others */
+    int64_t begun_us; /* when the first acquire of the handle began, by now_us; 0 if lock is NULL */
     const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. Or NULL */
 } rlock_report;
 
@@ -11006,6 +11008,7 @@ typedef struct rlock__told {
     int64_t due_us;      /* when the next renewal is due, or was */
     int64_t handed_us;   /* when the hold that it is told of next was handed to it */
     int64_t released_us; /* when its last hold was released */
+    int64_t begun_us;    /* when its first acquire was asked for */
     uint32_t number;
 } rlock__told;
 
@@ -11034,6 +11037,10 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
         told->since_us = now_us;
+        told->begun_us = told->begun_us ? told->begun_us : now_us;
+    }
+    report->begun_us = told->begun_us;
+    if (report->kind == RLOCK_REPORT_ASKED) {
         return;
     }
     report->span_us = now_us - told->since_us;
@@ -12363,8 +12370,10 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
-    rlock__client_of(gate)->stats.lost++;
-    claim->counted = false;
+    if (reason != RLOCK_REASON_CLOSED) { /* else it is released, and counted as that */
+        rlock__client_of(gate)->stats.lost++;
+        claim->counted = false;
+    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {
@@ -14395,4 +14404,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6fad87866d5d6ac8 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1d2cb5f897e5b936 */

@@ -84,6 +84,8 @@ struct rlock_election {
     int64_t pause_ms; /* the next */
     int phase, status;
     int releases;       /* under way, of one that resigns */
+    bool settled;       /* the loop has run since on_lead was called, and it led still; ... */
+    bool blocked;       /* ... it did not, which was logged */
     bool resigns;       /* or has */
     bool inside, freed; /* the frame below still needs it; ... and is to free it */
     char text[128];
@@ -183,8 +185,8 @@ static inline void rlock__elect_on_acquired(rlock *lock, const rlock_event *even
     (void)lock;
     if (event->status == RLOCK_OK) {
         rlock__elect_phase(election, RLOCK__ELECT_LEADS);
-        election->pause_ms = RLOCK_ELECT_PAUSE_MS;
-        rlock__elect_wait(election, -1);
+        election->settled = false;
+        rlock__elect_wait(election, event->remaining_ms / 2);
         rlock__elect_note(election, RLOCK_OK, NULL);
         rlock__elect_log(election, RLOCK_LOG_INFO, "leads", NULL);
         if (!rlock_client_forked(election->client)) { /* by the hook `log` */
@@ -213,6 +215,14 @@ static inline int rlock__elect_campaign(rlock_election *election) {
 static inline void rlock__elect_fire(rlock_timer *timer) {
     rlock_election *election = (rlock_election *)(void *)timer;
     int status = RLOCK_OK;
+    if (election->phase == RLOCK__ELECT_LEADS) {
+        if (rlock_is_held(election->lock)) {
+            election->pause_ms = RLOCK_ELECT_PAUSE_MS;
+            election->settled = true;
+            election->blocked = false;
+        }
+        return;
+    }
     if (election->phase == RLOCK__ELECT_PAUSES) {
         status = rlock__elect_campaign(election);
     } else {
@@ -233,12 +243,21 @@ static inline void rlock__elect_on_lost(rlock *lock, const rlock_event *event, v
     rlock_election *election = (rlock_election *)user;
     bool resigns = election->resigns; /* since the loss, and before this */
     (void)lock;
+    if (event->reason != RLOCK_REASON_EXPIRED) { /* else another term may end like this one */
+        election->pause_ms = RLOCK_ELECT_PAUSE_MS;
+    }
     if (event->reason == RLOCK_REASON_CLOSED) {
         rlock__elect_end(election, RLOCK__ELECT_OVER, RLOCK_ERR_CLOSED);
     } else if (!resigns) {
         rlock__elect_pause(election);
     }
-    rlock__elect_log(election, RLOCK_LOG_INFO, "steps down", rlock_reason_str(event->reason));
+    if (event->reason == RLOCK_REASON_EXPIRED && !election->settled && !election->blocked) {
+        election->blocked = true;
+        rlock__elect_log(election, RLOCK_LOG_WARNING, "steps down",
+                         "expired: the loop did not run from on_lead to the end of the lease");
+    } else {
+        rlock__elect_log(election, RLOCK_LOG_INFO, "steps down", rlock_reason_str(event->reason));
+    }
     if (rlock_client_forked(election->client)) {
         return;
     }

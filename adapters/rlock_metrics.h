@@ -26,7 +26,8 @@
  *     rlock_connects_total, rlock_disconnects_total       counters
  *     rlock_holds, rlock_waiters   gauges: now
  *     rlock_least_left_seconds     gauge: the least time that was left of any hold when it was
- *                                  renewed, released or lost; 0: one was lost by its deadline
+ *                                  renewed, released or lost, of the last 5 to 10 minutes in which
+ *                                  anything happened; 0: one was lost by its deadline
  */
 
 #ifndef RLOCK_METRICS_H
@@ -42,6 +43,7 @@
 #define RLOCK_METRICS_ROOM 20480
 
 #define RLOCK__BUCKETS 14
+#define RLOCK__LEAST_US 300000000 /* for so long a least time counts, and once more */
 #define RLOCK__RESULTS (1 - RLOCK_STATUS_LAST)
 
 typedef struct rlock__histogram {
@@ -49,21 +51,23 @@ typedef struct rlock__histogram {
     int64_t sum_us;
 } rlock__histogram;
 
-/* What was counted. Set least_left_us to -1 when you like: then it is the least since then. */
+/* What was counted. */
 typedef struct rlock_metrics {
     const char *name;
     rlock__histogram waits, holds, hand_overs, renewals;
     int64_t acquires[RLOCK__RESULTS], releases[RLOCK__RESULTS]; /* [-status] */
     int64_t losses[RLOCK__RESULTS];                             /* [rlock_reason] */
     int64_t cleanups, connects, disconnects, held, waiting;
-    int64_t least_left_us; /* -1: none yet */
+    int64_t least_left_us; /* of both below; -1: none. Set it to -1 to begin anew */
+    int64_t least_us[2];   /* since the time below, and in the five minutes before; -1: none */
+    int64_t since_us;
 } rlock_metrics;
 
 /* `name` is what the label `client` says, in UTF-8, or NULL; it is not copied. */
 static inline void rlock_metrics_init(rlock_metrics *metrics, const char *name) {
     memset(metrics, 0, sizeof *metrics);
     metrics->name = name;
-    metrics->least_left_us = -1;
+    metrics->least_left_us = metrics->least_us[0] = metrics->least_us[1] = -1;
 }
 
 /* No time in a bucket is longer than this. The words are the same in seconds, in every locale. */
@@ -88,10 +92,24 @@ static inline void rlock__observe(rlock__histogram *histogram, int64_t span_us) 
     histogram->sum_us += span_us;
 }
 
-static inline void rlock__least_left(rlock_metrics *metrics, int64_t left_us) {
-    if (metrics->least_left_us < 0 || left_us < metrics->least_left_us) {
-        metrics->least_left_us = left_us;
+/* Returns the least of two times of which -1 is none. */
+static inline int64_t rlock__least(int64_t one_us, int64_t other_us) {
+    return one_us < 0 || (other_us >= 0 && other_us < one_us) ? other_us : one_us;
+}
+
+/* Notes what was left of a hold, with -1 only that time has passed. */
+static inline void rlock__least_left(rlock_metrics *metrics, int64_t now_us, int64_t left_us) {
+    int64_t *least_us = metrics->least_us, age_us = now_us - metrics->since_us;
+    if (metrics->least_left_us < 0) {
+        least_us[0] = least_us[1] = -1;
     }
+    if (age_us >= RLOCK__LEAST_US) {
+        least_us[1] = age_us < 2 * (int64_t)RLOCK__LEAST_US ? least_us[0] : -1;
+        least_us[0] = -1;
+        metrics->since_us = now_us;
+    }
+    least_us[0] = rlock__least(least_us[0], left_us);
+    metrics->least_left_us = rlock__least(least_us[0], least_us[1]);
 }
 
 /* The hook: config.on_event, with a metrics as config.event_user. */
@@ -106,7 +124,7 @@ static inline void rlock_metrics_report(void *user, const rlock_report *report) 
         metrics->acquires[result]++;
     } else if (kind == RLOCK_REPORT_RENEWED) {
         rlock__observe(&metrics->renewals, report->span_us);
-        rlock__least_left(metrics, report->left_us);
+        rlock__least_left(metrics, report->now_us, report->left_us);
     } else if (kind == RLOCK_REPORT_LET_GO) {
         metrics->releases[result]++;
     }
@@ -121,7 +139,9 @@ static inline void rlock_metrics_report(void *user, const rlock_report *report) 
         metrics->held--;
         metrics->losses[kind == RLOCK_REPORT_LOST ? report->reason : RLOCK_REASON_NONE]++;
         rlock__observe(&metrics->holds, report->span_us);
-        rlock__least_left(metrics, report->left_us);
+        rlock__least_left(metrics, report->now_us, report->left_us);
+    } else {
+        rlock__least_left(metrics, report->now_us, -1);
     }
     metrics->cleanups += kind == RLOCK_REPORT_CLEANED;
     metrics->connects += kind == RLOCK_REPORT_CONNECTED;

@@ -39,7 +39,8 @@ typedef struct rlock_trace {
     void (*write)(void *user, const char *bytes, size_t length);
     void *user;
     bool began;                         /* an event was written */
-    uint32_t names[RLOCK__TRACE_NAMES]; /* tracks that have a name: it may be written again */
+    int64_t since_us;                   /* the time of the first report */
+    uint32_t names[RLOCK__TRACE_NAMES]; /* clients, and handles of before that, that have a name */
 } rlock_trace;
 
 /* Begins a trace: all of it goes through `write`, which may not call the library. */
@@ -126,22 +127,40 @@ static inline void rlock__trace_event(rlock_trace *trace, const rlock_report *re
     trace->write(trace->user, line, (size_t)n);
 }
 
-/* Names the track of a report, unless that was done. */
-static inline void rlock__trace_name(rlock_trace *trace, const rlock_report *report,
-                                     const char *key) {
-    char args[RLOCK__TRACE_LINE];
-    uint32_t track = 1 + report->handle, *named;
-    const char *at = report->client_id;
-    while (*at) {
-        track = track * 31 + (unsigned char)*at++;
+/* True if the client of a report, or its handle, is to be named: it is noted that it was. */
+static inline bool rlock__trace_unnamed(rlock_trace *trace, const char *id, uint32_t handle) {
+    uint32_t track = 1 + handle, *named;
+    bool unnamed;
+    while (*id) {
+        track = track * 31 + (unsigned char)*id++;
     }
     named = &trace->names[track % RLOCK__TRACE_NAMES];
-    if (*named != track) {
-        *named = track;
+    unnamed = *named != track;
+    *named = track;
+    return unnamed;
+}
+
+/* Names what a report is about, unless that was done: a client, and a handle at its first acquire.
+ * A handle that is older than the trace may be named again where two share a place. */
+static inline void rlock__trace_name(rlock_trace *trace, const rlock_report *report,
+                                     const char *key) {
+    bool first = report->kind == RLOCK_REPORT_ASKED && report->begun_us == report->now_us;
+    char args[RLOCK__TRACE_LINE];
+    if (!trace->began) {
+        trace->since_us = report->now_us;
+    }
+    if (rlock__trace_unnamed(trace, report->client_id, 0)) {
+        rlock_report client = *report;
+        client.handle = 0;
         snprintf(args, sizeof args, "\"name\":\"rlock %.8s\"", report->client_id);
-        rlock__trace_event(trace, report, 'M', report->now_us, "process_name", args);
-        snprintf(args, sizeof args, report->handle ? "\"name\":\"%s (%u)\"" : "\"name\":\"client\"",
-                 key, (unsigned)report->handle);
+        rlock__trace_event(trace, &client, 'M', report->now_us, "process_name", args);
+        rlock__trace_event(trace, &client, 'M', report->now_us, "thread_name",
+                           "\"name\":\"client\"");
+    }
+    if (report->handle && (report->begun_us < trace->since_us
+                               ? rlock__trace_unnamed(trace, report->client_id, report->handle)
+                               : first)) {
+        snprintf(args, sizeof args, "\"name\":\"%s (%u)\"", key, (unsigned)report->handle);
         rlock__trace_event(trace, report, 'M', report->now_us, "thread_name", args);
     }
 }

@@ -310,6 +310,33 @@ static void status_that_is_none_of_rlocks_stays_inside_the_tables(void **state) 
     }
 }
 
+static void holds_once(struct owner *owner, int64_t for_ms) {
+    SAME(owner_acquire(owner, 0, 1000), RLOCK_OK);
+    virtual_run_ms(&g.loop, for_ms);
+    SAME(owner_release(owner), RLOCK_OK);
+    virtual_idle(&g.loop);
+}
+
+/* A bad moment does not stay on the page for ever, nor does it go before it was read. */
+static void least_time_left_is_that_of_the_last_minutes(void **state) {
+    struct owner *owner = owner_of(g.client, "key");
+    int i, minutes = 0;
+    (void)state;
+    holds_once(owner, 600);
+    for (i = 0; i < 60 && g.metrics.least_left_us < 500000; i++, minutes++) {
+        BETWEEN(g.metrics.least_left_us, 380000, 390000);
+        virtual_run_ms(&g.loop, 60000);
+        holds_once(owner, 1);
+    }
+    BETWEEN(minutes, 5, 11);
+    BETWEEN(g.metrics.least_left_us, 980000, 990000);
+    holds_once(owner, 600);
+    BETWEEN(g.metrics.least_left_us, 380000, 390000);
+    virtual_run_ms(&g.loop, 11 * 60000);
+    holds_once(owner, 1); /* the first after a long time */
+    BETWEEN(g.metrics.least_left_us, 980000, 990000);
+}
+
 static void least_time_left_is_that_of_the_worst_hold_since_it_was_forgotten(void **state) {
     struct owner *owner = owner_of(g.client, "key");
     (void)state;
@@ -379,6 +406,43 @@ static void trace_is_read_and_its_slices_nest(void **state) {
     said_has("track 'client'\n");
     said_has("track 'q\"\\\\\\n\\x01 \\xe9 \\xff\\xed\\xa0\\x80 \\U0001f512 (1)'\n");
     said_has("6789012345678901234567890\\u20ac... (3)'\n"); /* cut behind a character */
+}
+
+static void count_grants(rlock *lock, const rlock_event *event, void *user) {
+    (void)lock;
+    *(int *)user += event->status == RLOCK_OK;
+}
+
+/* Ten times as many as the trace could remember. */
+static void each_track_is_named_once_however_many_there_are(void **state) {
+    static rlock *many[10 * RLOCK__TRACE_NAMES];
+    struct owner *older = owner_of(g.client, "older");
+    int count = (int)(sizeof many / sizeof many[0]), i, granted = 0;
+    rlock_options options;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "many";
+    holds_once(older, 1);
+    begin_trace();
+    for (i = 0; i < 3 * count; i++) {
+        rlock **one = &many[i % count];
+        if (*one == NULL) {
+            SAME(rlock_new(one, g.client, &options), RLOCK_OK);
+        }
+        SAME(rlock_acquire(*one, 0, 1000, count_grants, &granted), RLOCK_OK);
+        virtual_run_ms(&g.loop, 1);
+        SAME(rlock_release(*one, NULL, NULL), RLOCK_OK);
+        virtual_run_ms(&g.loop, 1);
+    }
+    SAME(granted, 3 * count);
+    holds_once(older, 1); /* it was there before the trace */
+    for (i = 0; i < count; i++) {
+        rlock_free(many[i]);
+        many[i] = NULL;
+    }
+    if (read_trace() != 0) {
+        fail_msg("%s", g.said);
+    }
 }
 
 static void trace_that_is_wrong_is_not_read(void **state) {
@@ -453,8 +517,10 @@ int main(void) {
         CASE(page_without_room_is_cut_and_says_what_it_needs),
         CASE(page_of_the_largest_numbers_fits_its_room),
         CASE(status_that_is_none_of_rlocks_stays_inside_the_tables),
+        CASE(least_time_left_is_that_of_the_last_minutes),
         CASE(least_time_left_is_that_of_the_worst_hold_since_it_was_forgotten),
         CASE(trace_is_read_and_its_slices_nest),
+        CASE(each_track_is_named_once_however_many_there_are),
         CASE(trace_that_is_wrong_is_not_read),
         CASE(any_bytes_of_a_key_are_text_in_a_trace),
         CASE(nothing_is_written_after_the_end_of_a_trace),

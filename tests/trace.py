@@ -4,7 +4,7 @@
     tests/trace.py FILE    prints how many of each event there are, by phase and name
 
 It is one JSON array; on each track a slice ends before the one around it; times do not go back; a wait or a hold is as
-long as the report says that ended it; each track has a name, and there is one process for each client.
+long as the report says that ended it; each track has one name, and there is one process for each client.
 """
 import collections
 import json
@@ -23,6 +23,8 @@ def check(events):
             if member not in event:
                 fail('no ' + member, event)
         if event['ph'] == 'M':
+            if (track[:1] if event['name'] == 'process_name' else track) in names:
+                fail('a second name', event)
             names[track[:1] if event['name'] == 'process_name' else track] = event['args']['name']
             continue
         if track not in names or track[:1] not in names:

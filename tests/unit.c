@@ -381,6 +381,7 @@ static const struct CMUnitTest singles[] = {
     ELECTION(fence_is_that_of_the_term_and_0_without_the_lead),
     ELECTION(every_kind_may_lead_and_resign),
     ELECTION(leader_that_was_stopped_for_longer_than_its_lease_knows_at_once),
+    ELECTION(leader_whose_callback_blocks_is_warned_of_and_campaigns_more_and_more_seldom),
     ELECTION(lead_goes_from_one_election_of_a_client_to_the_other_when_it_resigns),
     ELECTION(every_error_of_an_acquire_is_survived),
     ELECTION(every_error_of_a_renewal_costs_the_term_at_most),

@@ -27,7 +27,7 @@ static struct {
     struct candidate all[CANDIDATES];
     int count;
     int lines, warnings; /* of the log that are an election's */
-    char line[80];       /* the last one, without the client's id */
+    char line[120];      /* the last one, without the client's id */
     void (*react)(void); /* to each */
 } ballot;
 
@@ -270,6 +270,48 @@ static void leader_that_was_stopped_for_longer_than_its_lease_knows_at_once(void
     counts(candidate, 1, 0, 0);
     idle();
     counts(candidate, 1, 1, 0);
+}
+
+static void blocks_the_loop(struct candidate *candidate, int what) {
+    (void)candidate, (void)what;
+    stall_ms(WATCHDOG_MS);
+}
+
+/* It leads and loses the lead at once, ever again: others get it more and more often, and the log
+ * says why, once until a term begins well. */
+static void
+leader_whose_callback_blocks_is_warned_of_and_campaigns_more_and_more_seldom(void **state) {
+    struct candidate *candidate = candidate_new();
+    int64_t pause_ms = 0;
+    int i;
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    candidate->react = blocks_the_loop;
+    candidate->react_to = TOLD_LEAD;
+    for (i = 0; i < 6; i++) {
+        reply(RLOCK_OP_ACQUIRE, scripted_done());
+        idle();
+        counts(candidate, i + 1, i + 1, 0);
+        SAME(candidate->last[TOLD_STEP_DOWN].reason, RLOCK_REASON_EXPIRED);
+        SAME(ballot.warnings, 1);
+        pause_ms = asks_again();
+    }
+    BETWEEN(pause_ms, RLOCK_ELECT_PAUSE_MAX_MS / 2, RLOCK_ELECT_PAUSE_MAX_MS + 1);
+    candidate->react = NULL;
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    run_ms(WATCHDOG_MS - 1); /* nothing is renewed, and that is another cause */
+    idle();
+    counts(candidate, 7, 7, 0);
+    SAME(ballot.warnings, 1);
+    assert_string_equal(ballot.line, "steps down: expired");
+    BETWEEN(asks_again(), 1, RLOCK_ELECT_PAUSE_MS + 1);
+    candidate->react = blocks_the_loop;
+    reply(RLOCK_OP_ACQUIRE, scripted_done());
+    idle();
+    SAME(ballot.warnings, 2);
+    assert_string_equal(
+        ballot.line,
+        "steps down: expired: the loop did not run from on_lead to the end of the lease");
 }
 
 static void lead_goes_from_one_election_of_a_client_to_the_other_when_it_resigns(void **state) {

@@ -20,6 +20,8 @@ static void shutdown_ends_tells_releases_and_is_done(void **state) {
     reply(RLOCK_OP_RELEASE, scripted_done());
     SAME(g.done_count, 1);
     SAME(g.done_status, RLOCK_OK);
+    SAME(stats().lost, 0); /* what alarms ring for: a clean shutdown is none */
+    SAME(stats().released, 1);
     assert_true(g.done_order > holds->seen[RLOCK_LOST].order);
     assert_true(g.done_order > waits->seen[RLOCK_ACQUIRED].order);
     run_ms(10000);

@@ -56,8 +56,10 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
-    rlock__client_of(gate)->stats.lost++;
-    claim->counted = false;
+    if (reason != RLOCK_REASON_CLOSED) { /* else it is released, and counted as that */
+        rlock__client_of(gate)->stats.lost++;
+        claim->counted = false;
+    }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
     if (exists) {

@@ -22,6 +22,7 @@ typedef struct rlock__told {
     int64_t due_us;      /* when the next renewal is due, or was */
     int64_t handed_us;   /* when the hold that it is told of next was handed to it */
     int64_t released_us; /* when its last hold was released */
+    int64_t begun_us;    /* when its first acquire was asked for */
     uint32_t number;
 } rlock__told;
 
@@ -50,6 +51,10 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
         told->since_us = now_us;
+        told->begun_us = told->begun_us ? told->begun_us : now_us;
+    }
+    report->begun_us = told->begun_us;
+    if (report->kind == RLOCK_REPORT_ASKED) {
         return;
     }
     report->span_us = now_us - told->since_us;

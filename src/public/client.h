@@ -165,7 +165,8 @@ typedef struct rlock_config {
 
 /* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
-    /* Holds granted; renewals that succeeded; holds let go; holds lost. */
+    /* Holds granted; renewals that succeeded; holds let go, also by a shutdown; holds lost, but not
+     * to a shutdown. */
     uint64_t acquired, renewed, released, lost;
 
     uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */

@@ -59,6 +59,7 @@ typedef struct rlock_report {
     const char *link;      /* of a connection: "commands", "push" or "Sentinel"; else NULL */
     const char *where;     /* of a connection: "127.0.0.1:6379", or the path of a socket; NULL if
                               config.connect made it, and of all others */
+    int64_t begun_us; /* when the first acquire of the handle began, by now_us; 0 if lock is NULL */
     const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. Or NULL */
 } rlock_report;
 
