@@ -334,12 +334,13 @@ RLOCK_API const char *rlock_strerror(int status);
  * The loop promises
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
- * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched.
- *    Spurious and early calls are harmless.
+ * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched. What
+ *    is ready for reading and writing may come in one call or in two. A call too many, or too
+ *    early, is harmless, if not one follows the other without end.
  * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
  *    was fetched before; after close() it makes no call at all.
  * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
- *    due already keeps its turn. Delays are rounded up.
+ *    due already keeps its turn. Delays are rounded up, by less than 10 ms.
  * 5. watch may fail (that connection then fails, and watch(0) follows); set_timer and close may
  *    not: allocate in open. A name belongs to the library until it is resolved, or until close.
  *
@@ -14404,4 +14405,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 1d2cb5f897e5b936 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 4ce85a0577821444 */

@@ -4,8 +4,9 @@
  *     config.loop = rlock_libev_loop(EV_DEFAULT);
  *
  * Everything here is static inline: include it in any file, link with -lev -pthread. Names are
- * resolved by rlock_resolve.h, unless RLOCK_NO_THREADS is defined. libev aborts the program when it
- * gets no memory for its own tables: see ev_set_allocator().
+ * resolved by rlock_resolve.h, unless RLOCK_NO_THREADS is defined. ev_run returns when only idle
+ * clients are left. libev aborts the program when it gets no memory for its own tables: see
+ * ev_set_allocator().
  */
 
 #ifndef RLOCK_LIBEV_H
@@ -31,7 +32,20 @@ typedef struct rlock__libev {
     ev_timer timer;
     rlock_lookup *lookups;
     bool zero; /* the timer is armed with no delay */
+    bool idle;
+    int watched; /* descriptors */
+    int lent;    /* watchers that libev does not count, so that they do not keep ev_run */
 } rlock__libev;
+
+static inline void rlock__libev_count(rlock__libev *s) {
+    int lent = s->idle ? s->watched + (ev_is_active(&s->timer) != 0) : 0;
+    for (; s->lent < lent; s->lent++) {
+        ev_unref(s->loop);
+    }
+    for (; s->lent > lent; s->lent--) {
+        ev_ref(s->loop);
+    }
+}
 
 static inline void rlock__libev_on_io(struct ev_loop *loop, ev_io *watcher, int revents) {
     unsigned events = 0;
@@ -51,6 +65,7 @@ static inline void rlock__libev_on_timer(struct ev_loop *loop, ev_timer *timer, 
     (void)loop;
     (void)revents;
     s->zero = false;
+    rlock__libev_count(s);
     rlock_on_timer(s->client);
 }
 
@@ -79,6 +94,8 @@ static inline int rlock__libev_watch(void *state, rlock_io *io, int fd, unsigned
             ev_io_stop(s->loop, watcher); /* takes back a fetched event too */
             free(watcher);
             io->data = NULL;
+            s->watched--;
+            rlock__libev_count(s);
         }
         return 0;
     }
@@ -90,11 +107,13 @@ static inline int rlock__libev_watch(void *state, rlock_io *io, int fd, unsigned
         ev_io_init(watcher, rlock__libev_on_io, fd, wanted);
         watcher->data = io;
         io->data = watcher;
+        s->watched++;
     } else {
         ev_io_stop(s->loop, watcher);
         ev_io_set(watcher, fd, wanted);
     }
     ev_io_start(s->loop, watcher);
+    rlock__libev_count(s);
     return 0;
 }
 
@@ -105,15 +124,20 @@ static inline void rlock__libev_set_timer(void *state, int64_t delay_us) {
     }
     ev_timer_stop(s->loop, &s->timer);
     s->zero = delay_us == 0;
-    if (delay_us < 0) {
-        return;
-    }
     if (delay_us > 0) {
         ev_now_update(s->loop); /* a delay would be short by the age of libev's cached time */
     }
-    /* A delay of 0 is due in the next turn, where sockets are looked at before timers. */
-    ev_timer_set(&s->timer, (double)delay_us * 1e-6, 0.);
-    ev_timer_start(s->loop, &s->timer);
+    if (delay_us >= 0) { /* one of 0 is due in the next turn, where sockets come before timers */
+        ev_timer_set(&s->timer, (double)delay_us * 1e-6, 0.);
+        ev_timer_start(s->loop, &s->timer);
+    }
+    rlock__libev_count(s);
+}
+
+static inline void rlock__libev_idle(void *state, bool idle) {
+    rlock__libev *s = (rlock__libev *)state;
+    s->idle = idle;
+    rlock__libev_count(s);
 }
 
 static inline int rlock__libev_resolve(void *state, rlock_name *name, const char *host) {
@@ -124,6 +148,7 @@ static inline void rlock__libev_close(void *state) {
     rlock__libev *s = (rlock__libev *)state;
     rlock_resolve_forget(&s->lookups);
     ev_timer_stop(s->loop, &s->timer);
+    rlock__libev_idle(s, false);
     free(s);
 }
 
@@ -137,6 +162,7 @@ static inline rlock_loop rlock_libev_loop(struct ev_loop *loop) {
     hooks.set_timer = rlock__libev_set_timer;
     hooks.close = rlock__libev_close;
     hooks.resolve = RLOCK_RESOLVES ? rlock__libev_resolve : NULL;
+    hooks.idle = rlock__libev_idle;
     return hooks;
 }
 

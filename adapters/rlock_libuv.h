@@ -5,7 +5,8 @@
  *
  * Everything here is static inline: include it in any file, link with -luv. Names are resolved on
  * libuv's thread pool. Closing takes libuv a turn: after the last rlock_client_free let uv_run
- * return before you call uv_loop_close.
+ * return before you call uv_loop_close. It returns when only idle clients are left, whose names, if
+ * they ask for some, are resolved.
  */
 
 #ifndef RLOCK_LIBUV_H
@@ -24,10 +25,12 @@ typedef struct rlock__libuv {
     uv_loop_t *loop;
     rlock_client *client; /* NULL = closed */
     uv_timer_t timer;     /* a delay above 0 */
-    uv_idle_t idle;       /* a delay of 0: idle keeps the loop awake, and comes before the look, */
+    uv_idle_t idler;      /* a delay of 0: this keeps the loop awake, and comes before the look, */
     uv_check_t check;     /* check comes behind it; a uv_timer of 0 would come before it */
     bool looking;         /* a look since the delay of 0 was asked for */
-    int pending;          /* handles not closed yet, and names not resolved yet */
+    bool idle;            /* what is in it does not keep uv_run */
+    struct rlock__libuv_fd *fds;
+    int pending; /* handles not closed yet, and names not resolved yet */
 } rlock__libuv;
 
 /* One descriptor. Its memory outlives watch(0) until libuv has closed the handle. */
@@ -35,6 +38,7 @@ typedef struct rlock__libuv_fd {
     uv_poll_t poll;
     rlock_io *io;
     int wanted;
+    struct rlock__libuv_fd *next, **link; /* those of the client */
 } rlock__libuv_fd;
 
 typedef struct rlock__libuv_name {
@@ -55,7 +59,7 @@ static inline void rlock__libuv_on_io(uv_poll_t *poll, int status, int ready) {
 
 static inline void rlock__libuv_stop(rlock__libuv *s) {
     uv_timer_stop(&s->timer);
-    uv_idle_stop(&s->idle);
+    uv_idle_stop(&s->idler);
     uv_check_stop(&s->check);
     s->looking = false;
 }
@@ -84,15 +88,47 @@ static inline void *rlock__libuv_open(void *ctx, rlock_client *client) {
     s->loop = (uv_loop_t *)ctx;
     s->client = client;
     uv_timer_init(s->loop, &s->timer); /* these three cannot fail */
-    uv_idle_init(s->loop, &s->idle);
+    uv_idle_init(s->loop, &s->idler);
     uv_check_init(s->loop, &s->check);
-    s->timer.data = s->idle.data = s->check.data = s;
+    s->timer.data = s->idler.data = s->check.data = s;
     s->pending = 3;
     return s;
 }
 
+/* Counts a handle as one that keeps uv_run, or not. */
+static inline void rlock__libuv_keep(void *handle, bool keep) {
+    if (keep) {
+        uv_ref((uv_handle_t *)handle);
+    } else {
+        uv_unref((uv_handle_t *)handle);
+    }
+}
+
+static inline void rlock__libuv_idle(void *state, bool idle) {
+    rlock__libuv *s = (rlock__libuv *)state;
+    rlock__libuv_fd *watcher;
+    s->idle = idle;
+    rlock__libuv_keep(&s->timer, !idle);
+    rlock__libuv_keep(&s->idler, !idle);
+    rlock__libuv_keep(&s->check, !idle);
+    for (watcher = s->fds; watcher != NULL; watcher = watcher->next) {
+        rlock__libuv_keep(&watcher->poll, !idle);
+    }
+}
+
 static inline void rlock__libuv_fd_closed(uv_handle_t *handle) {
     free(handle->data);
+}
+
+/* No event comes after it. */
+static inline void rlock__libuv_fd_close(rlock_io *io) {
+    rlock__libuv_fd *watcher = (rlock__libuv_fd *)io->data;
+    *watcher->link = watcher->next;
+    if (watcher->next != NULL) {
+        watcher->next->link = watcher->link;
+    }
+    uv_close((uv_handle_t *)&watcher->poll, rlock__libuv_fd_closed);
+    io->data = NULL;
 }
 
 static inline int rlock__libuv_watch(void *state, rlock_io *io, int fd, unsigned events) {
@@ -101,8 +137,7 @@ static inline int rlock__libuv_watch(void *state, rlock_io *io, int fd, unsigned
 
     if (events == 0) {
         if (watcher != NULL) {
-            uv_close((uv_handle_t *)&watcher->poll, rlock__libuv_fd_closed); /* no event after it */
-            io->data = NULL;
+            rlock__libuv_fd_close(io);
         }
         return 0;
     }
@@ -118,12 +153,18 @@ static inline int rlock__libuv_watch(void *state, rlock_io *io, int fd, unsigned
         watcher->poll.data = watcher;
         watcher->io = io;
         io->data = watcher;
+        watcher->next = s->fds;
+        watcher->link = &s->fds;
+        if (s->fds != NULL) {
+            s->fds->link = &watcher->next;
+        }
+        s->fds = watcher;
+        rlock__libuv_keep(&watcher->poll, !s->idle);
     }
     watcher->wanted = ((events & RLOCK_IO_READ) ? UV_READABLE : 0) |
                       ((events & RLOCK_IO_WRITE) ? UV_WRITABLE : 0);
     if (uv_poll_start(&watcher->poll, watcher->wanted, rlock__libuv_on_io) != 0) {
-        uv_close((uv_handle_t *)&watcher->poll, rlock__libuv_fd_closed);
-        io->data = NULL;
+        rlock__libuv_fd_close(io);
         return -1;
     }
     return 0;
@@ -136,7 +177,7 @@ static inline void rlock__libuv_set_timer(void *state, int64_t delay_us) {
     }
     rlock__libuv_stop(s);
     if (delay_us == 0) {
-        uv_idle_start(&s->idle, rlock__libuv_on_idle);
+        uv_idle_start(&s->idler, rlock__libuv_on_idle);
         uv_check_start(&s->check, rlock__libuv_on_check);
     } else if (delay_us > 0) { /* rounded up, and one more for what uv_now lacks of now */
         uv_update_time(s->loop);
@@ -158,7 +199,7 @@ static inline void rlock__libuv_close(void *state) {
     rlock__libuv *s = (rlock__libuv *)state;
     s->client = NULL;
     uv_close((uv_handle_t *)&s->timer, rlock__libuv_closed);
-    uv_close((uv_handle_t *)&s->idle, rlock__libuv_closed);
+    uv_close((uv_handle_t *)&s->idler, rlock__libuv_closed);
     uv_close((uv_handle_t *)&s->check, rlock__libuv_closed);
 }
 
@@ -210,6 +251,7 @@ static inline rlock_loop rlock_libuv_loop(uv_loop_t *loop) {
     hooks.set_timer = rlock__libuv_set_timer;
     hooks.close = rlock__libuv_close;
     hooks.resolve = rlock__libuv_resolve;
+    hooks.idle = rlock__libuv_idle;
     return hooks;
 }
 

@@ -56,6 +56,10 @@ typedef struct rlock_loop_check_options {
     void (*run)(void *user, int ms);
     void *user; /* for `run` */
 
+    /* None; for a loop with the hook `idle`. True if the loop would go on by itself: it has
+     * something to wait for. It may let the loop look once. */
+    bool (*alive)(void *user);
+
     int patience_ms; /* 5000; what has not come after so long is missing */
     int only;        /* all; the number of the only check to run */
 } rlock_loop_check_options;
@@ -103,6 +107,7 @@ typedef struct rlock__loop_check {
     unsigned events[RLOCK__CHECK_TRAIL];
     unsigned len;
     unsigned ticks;                                      /* of t, also where the trail is full */
+    int64_t ticked_us;                                   /* when the last of them came */
     void (*then)(struct rlock__loop_check *c, char who); /* what the library would do in a call */
     rlock__check_client clients[RLOCK__CHECK_CLIENTS];
     rlock__check_io ios[RLOCK__CHECK_IOS];
@@ -130,7 +135,10 @@ static inline void rlock__check_heard(rlock__loop_check *c, char who, unsigned e
         c->events[c->len] = events;
         c->trail[c->len++] = who;
     }
-    c->ticks += who == 't';
+    if (who == 't') {
+        c->ticks++;
+        c->ticked_us = rlock__check_now_us();
+    }
     if (c->then != NULL) {
         c->then(c, who);
     }
@@ -306,6 +314,23 @@ static inline void rlock__check_forget_trail(rlock__loop_check *c) {
     c->len = c->ticks = 0;
 }
 
+/* A call too many does no harm, but calls without end do. */
+static inline bool rlock__check_quiet(rlock__loop_check *c) {
+    rlock__check_rest(c);
+    rlock__check_forget_trail(c);
+    rlock__check_rest(c);
+    return c->len == 0;
+}
+
+/* What was reported, in one call or in several. */
+static inline unsigned rlock__check_seen(const rlock__loop_check *c) {
+    unsigned i, seen = 0;
+    for (i = 0; i < c->len; i++) {
+        seen |= c->events[i];
+    }
+    return seen;
+}
+
 static inline void rlock__check_fill(rlock__loop_check *c, int i) {
     if (write(c->ios[i].other, "x", 1) != 1) {
         c->why = "cannot write to a socket";
@@ -427,6 +452,28 @@ static inline void rlock__check_timer_after_long_callback(rlock__loop_check *c) 
     RLOCK__CHECK(rlock__check_now_us() - since_us >= 30000 + 20001, "it comes early");
 }
 
+/* More than the bound of the contract, and than what the machine adds itself just now, is late:
+ * where it is busy each is now and then, so that a few have to be in time. A loop that counts in
+ * long steps is in time once, by chance. */
+static inline void rlock__check_timer_in_time(rlock__loop_check *c) {
+    static const int delays_us[] = {1999, 4001, 2999, 7999};
+    int64_t end_us = rlock__check_now_us() + (int64_t)rlock__check_patience(c) * 1000;
+    int tries, good = 0;
+    for (tries = 0; tries < 40 && good < 4 && rlock__check_now_us() < end_us; tries++) {
+        int64_t delay_us = delays_us[tries % 4], since_us = rlock__check_now_us(), own_us, took_us;
+        rlock__check_sleep(2);
+        own_us = rlock__check_now_us() - since_us - 2000;
+        rlock__check_forget_trail(c);
+        since_us = rlock__check_now_us();
+        rlock__check_timer(c, 0, delay_us);
+        RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come, or much too late");
+        took_us = c->ticked_us - since_us;
+        RLOCK__CHECK(took_us >= delay_us, "it comes early");
+        good += took_us - delay_us <= own_us + 10000;
+    }
+    RLOCK__CHECK(good >= 4, "it comes more than 10 ms too late");
+}
+
 static inline void rlock__check_timer_stops(rlock__loop_check *c) {
     rlock__check_timer(c, 0, 0);
     rlock__check_timer(c, 0, -1);
@@ -458,29 +505,22 @@ static inline void rlock__check_two_timers(rlock__loop_check *c) {
 
 static inline void rlock__check_level(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 0, "it is reported though nothing can be read");
+    RLOCK__CHECK(rlock__check_quiet(c), "it is reported though nothing can be read");
     rlock__check_fill(c, 0);
     RLOCK__CHECK_UNTIL(c->len >= 3, "it is not reported again while nobody reads");
-    RLOCK__CHECK(c->events[0] == RLOCK_IO_READ, "not RLOCK_IO_READ is reported");
+    RLOCK__CHECK(rlock__check_seen(c) == RLOCK_IO_READ, "not RLOCK_IO_READ is reported");
     rlock__check_drain(c, 'a');
-    rlock__check_rest(c);
-    rlock__check_forget_trail(c);
-    rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 0, "it is reported when all has been read");
+    RLOCK__CHECK(rlock__check_quiet(c), "it is reported when all has been read");
 }
 
 static inline void rlock__check_change(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 0, "it is reported though nothing can be read");
+    RLOCK__CHECK(rlock__check_quiet(c), "it is reported though nothing can be read");
     rlock__check_watch(c, 0, RLOCK_IO_READ | RLOCK_IO_WRITE);
-    RLOCK__CHECK_UNTIL(c->len > 0, "that it can be written is not reported");
-    RLOCK__CHECK(c->events[0] == RLOCK_IO_WRITE, "not RLOCK_IO_WRITE is reported");
+    RLOCK__CHECK_UNTIL(rlock__check_seen(c) & RLOCK_IO_WRITE,
+                       "that it can be written is not reported");
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    rlock__check_forget_trail(c);
-    rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 0, "it is reported for what is not watched any more");
+    RLOCK__CHECK(rlock__check_quiet(c), "it is reported for what is not watched any more");
     rlock__check_fill(c, 0);
     RLOCK__CHECK_UNTIL(c->len > 0, "that it can be read is not reported any more");
 }
@@ -497,8 +537,8 @@ static inline void rlock__check_several(rlock__loop_check *c) {
     for (i = RLOCK__CHECK_IOS - 1; i >= 0; i--) {
         rlock__check_forget_trail(c);
         rlock__check_fill(c, i);
-        RLOCK__CHECK_UNTIL(c->len > 0, "one of several is not reported");
-        RLOCK__CHECK(c->trail[0] == 'a' + i, "one is reported in the place of another");
+        RLOCK__CHECK_UNTIL(rlock__check_has(c, (char)('a' + i)),
+                           "one is not reported, or another in its place");
     }
     rlock__check_forget_trail(c);
     for (i = 0; i < RLOCK__CHECK_IOS; i++) {
@@ -510,24 +550,18 @@ static inline void rlock__check_several(rlock__loop_check *c) {
 }
 
 static inline void rlock__check_both(rlock__loop_check *c) {
-    unsigned i, seen = 0;
     rlock__check_fill(c, 0);
     rlock__check_watch(c, 0, RLOCK_IO_READ | RLOCK_IO_WRITE);
     RLOCK__CHECK_UNTIL(c->len >= 4, "it is not reported");
-    for (i = 0; i < c->len; i++) {
-        seen |= c->events[i];
-    }
-    RLOCK__CHECK(seen == (RLOCK_IO_READ | RLOCK_IO_WRITE), "only one of them is reported");
+    RLOCK__CHECK(rlock__check_seen(c) == (RLOCK_IO_READ | RLOCK_IO_WRITE),
+                 "only one of them is reported");
 }
 
 static inline void rlock__check_everything_watched(rlock__loop_check *c) {
-    unsigned i;
     rlock__check_watch(c, 0, RLOCK_IO_READ | RLOCK_IO_WRITE);
-    RLOCK__CHECK_UNTIL(c->len >= 3, "it is not reported, or not until it is forgotten");
-    for (i = 0; i < 3; i++) {
-        RLOCK__CHECK(c->events[i] == (RLOCK_IO_READ | RLOCK_IO_WRITE),
-                     "not everything that is watched is reported");
-    }
+    RLOCK__CHECK_UNTIL(c->len >= 4, "it is not reported, or not until it is forgotten");
+    RLOCK__CHECK(rlock__check_seen(c) == (RLOCK_IO_READ | RLOCK_IO_WRITE),
+                 "not everything that is watched is reported");
 }
 
 static inline void rlock__check_hang_up(rlock__loop_check *c) {
@@ -566,6 +600,7 @@ static inline void rlock__check_number(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_rest(c);
     rlock__check_watch(c, 0, 0);
+    rlock__check_forget_trail(c);
     /* b has the number that a had */
     RLOCK__CHECK(dup2(c->ios[1].fd, c->ios[0].fd) == c->ios[0].fd, "cannot copy a descriptor");
     close(c->ios[1].fd);
@@ -623,6 +658,55 @@ static inline void rlock__check_hooks_are_silent(rlock__loop_check *c) {
     rlock__check_timer(c, 0, -1);
     rlock__check_close(c, 0);
     RLOCK__CHECK(c->len == 0, "a call is made from inside a hook");
+}
+
+/* ---- idle ---- */
+
+static inline void rlock__check_idle_hook(rlock__loop_check *c, bool idle) {
+    c->inside = true;
+    c->o->loop.idle(c->clients[0].state, idle);
+    c->inside = false;
+}
+
+static inline bool rlock__check_alive(rlock__loop_check *c) {
+    return c->o->alive(c->o->user);
+}
+
+/* The three ways in which a client keeps a loop: what it watches when it becomes idle, what it
+ * watches from then on, and its timer. */
+static inline void rlock__check_idle(rlock__loop_check *c) {
+    c->then = rlock__check_drain;
+    RLOCK__CHECK(!rlock__check_alive(c), "it goes on before anything is watched");
+    rlock__check_watch(c, 0, RLOCK_IO_READ);
+    RLOCK__CHECK(rlock__check_alive(c), "a descriptor does not keep it");
+    rlock__check_idle_hook(c, true);
+    RLOCK__CHECK(!rlock__check_alive(c), "a descriptor of who is idle keeps it");
+    rlock__check_watch(c, 1, RLOCK_IO_READ | RLOCK_IO_WRITE);
+    rlock__check_watch(c, 1, RLOCK_IO_READ);
+    RLOCK__CHECK(!rlock__check_alive(c), "a descriptor that who is idle watches keeps it");
+    rlock__check_timer(c, 0, 3600 * (int64_t)1000000);
+    RLOCK__CHECK(!rlock__check_alive(c), "the timer of who is idle keeps it");
+    rlock__check_forget_trail(c);
+    rlock__check_fill(c, 1);
+    rlock__check_timer(c, 0, 1000);
+    RLOCK__CHECK_UNTIL(rlock__check_has(c, 'b') && c->ticks > 0,
+                       "who is idle is not served while the loop runs");
+    rlock__check_watch(c, 1, 0);
+    rlock__check_timer(c, 0, 3600 * (int64_t)1000000);
+    rlock__check_idle_hook(c, false);
+    RLOCK__CHECK(rlock__check_alive(c), "who is idle no more does not keep it");
+    rlock__check_watch(c, 0, 0);
+    RLOCK__CHECK(rlock__check_alive(c), "the timer of who is idle no more does not keep it");
+    rlock__check_timer(c, 0, -1);
+    RLOCK__CHECK(!rlock__check_alive(c), "it goes on when nothing is watched any more");
+    rlock__check_watch(c, 0, RLOCK_IO_READ);
+    rlock__check_idle_hook(c, true);
+    rlock__check_close(c, 0);
+    if (rlock__check_open(c, 0) == NULL) {
+        return;
+    }
+    rlock__check_watch(c, 0, RLOCK_IO_READ);
+    RLOCK__CHECK(rlock__check_alive(c), "one that was closed while it was idle is still counted");
 }
 
 /* ---- names ---- */
@@ -809,13 +893,18 @@ static inline void rlock__check_end(rlock__loop_check *c) {
 typedef struct rlock__check_row {
     const char *name;
     void (*check)(rlock__loop_check *c);
-    bool names; /* only if there is the hook `resolve` */
+    char needs; /* r: only if there is the hook `resolve`; i: `idle`, and options.alive */
 } rlock__check_row;
 
 static inline bool rlock__check_one(rlock__loop_check *c, const rlock__check_row *row, int number,
                                     FILE *out) {
-    if (row->names && c->o->loop.resolve == NULL) {
+    if (row->needs == 'r' && c->o->loop.resolve == NULL) {
         fprintf(out, "ok %d - %s # SKIP there is no hook resolve\n", number, row->name);
+        return true;
+    }
+    if (row->needs == 'i' && (c->o->loop.idle == NULL || c->o->alive == NULL)) {
+        fprintf(out, "ok %d - %s # SKIP there is no hook idle, or no options.alive\n", number,
+                row->name);
         return true;
     }
     if (rlock__check_begin(c)) {
@@ -835,32 +924,33 @@ static inline bool rlock__check_one(rlock__loop_check *c, const rlock__check_row
  * memory, or a hook or `run` is missing), it says so and returns 1. The loop is left as it was. */
 static inline int rlock_loop_check(const rlock_loop_check_options *options, FILE *out) {
     static const rlock__check_row rows[] = {
-        {"a zero timer comes after one more poll", rlock__check_zero_timer, false},
-        {"so does one that is set in a callback", rlock__check_zero_timer_in_callback, false},
+        {"a zero timer comes after one more poll", rlock__check_zero_timer, 0},
+        {"so does one that is set in a callback", rlock__check_zero_timer_in_callback, 0},
         {"one that is set in its own callback lets descriptors in",
-         rlock__check_zero_timer_for_ever, false},
+         rlock__check_zero_timer_for_ever, 0},
         {"one that is asked for in every turn keeps its turn", rlock__check_zero_timer_keeps_turn,
-         false},
+         0},
         {"a timer comes once, never early, and replaces the last", rlock__check_timer_fires_once,
-         false},
-        {"a timer is not early after a long callback", rlock__check_timer_after_long_callback,
-         false},
-        {"a negative delay stops the timer", rlock__check_timer_stops, false},
-        {"each client has a timer of its own", rlock__check_two_timers, false},
-        {"events are level-triggered", rlock__check_level, false},
-        {"what is watched can change", rlock__check_change, false},
-        {"each of several descriptors is reported", rlock__check_several, false},
-        {"reading and writing are both reported", rlock__check_both, false},
-        {"a hang-up is everything that is watched", rlock__check_hang_up, false},
-        {"an error is everything that is watched", rlock__check_error, false},
-        {"a forgotten descriptor is silent, even if fetched", rlock__check_forgotten, false},
-        {"the number of a forgotten descriptor can be watched", rlock__check_number, false},
-        {"close in the callback of a descriptor silences all", rlock__check_close_in_io, false},
-        {"close in the callback of a timer silences others", rlock__check_close_in_timer, false},
-        {"no hook calls the library", rlock__check_hooks_are_silent, false},
-        {"a name is answered once, and never inside the hook", rlock__check_name_once, true},
-        {"a name is not answered after close", rlock__check_name_closed, true},
-        {"two clients of one store take turns", rlock__check_library, false},
+         0},
+        {"a timer is not early after a long callback", rlock__check_timer_after_long_callback, 0},
+        {"a negative delay stops the timer", rlock__check_timer_stops, 0},
+        {"each client has a timer of its own", rlock__check_two_timers, 0},
+        {"events are level-triggered", rlock__check_level, 0},
+        {"what is watched can change", rlock__check_change, 0},
+        {"each of several descriptors is reported", rlock__check_several, 0},
+        {"reading and writing are both reported", rlock__check_both, 0},
+        {"a hang-up is everything that is watched", rlock__check_hang_up, 0},
+        {"an error is everything that is watched", rlock__check_error, 0},
+        {"a forgotten descriptor is silent, even if fetched", rlock__check_forgotten, 0},
+        {"the number of a forgotten descriptor can be watched", rlock__check_number, 0},
+        {"close in the callback of a descriptor silences all", rlock__check_close_in_io, 0},
+        {"close in the callback of a timer silences others", rlock__check_close_in_timer, 0},
+        {"no hook calls the library", rlock__check_hooks_are_silent, 0},
+        {"a name is answered once, and never inside the hook", rlock__check_name_once, 'r'},
+        {"a name is not answered after close", rlock__check_name_closed, 'r'},
+        {"two clients of one store take turns", rlock__check_library, 0},
+        {"a timer is neither rounded down nor more than 10 ms late", rlock__check_timer_in_time, 0},
+        {"what is idle is served, and does not keep a loop from ending", rlock__check_idle, 'i'},
     };
     int i, count = (int)(sizeof rows / sizeof rows[0]), failed = 0;
     rlock__loop_check *c = (rlock__loop_check *)calloc(1, sizeof *c);

@@ -37,6 +37,8 @@ typedef struct rlock__poll_client {
     int64_t due_us; /* its timer; negative = none */
     unsigned turn;  /* the turn in which the timer was set */
     rlock_lookup *lookups;
+    size_t watched; /* descriptors of this client */
+    bool idle;      /* neither these nor the timer keep the loop from ending */
     struct rlock__poll_client *next;
 } rlock__poll_client;
 
@@ -98,7 +100,11 @@ static inline int rlock_poll_watch(rlock_poll *loop, rlock_io *io, int fd, unsig
 }
 
 static inline int rlock__poll_watch(void *state, rlock_io *io, int fd, unsigned events) {
-    return rlock_poll_watch(((rlock__poll_client *)state)->loop, io, fd, events);
+    rlock__poll_client *s = (rlock__poll_client *)state;
+    size_t before = s->loop->used;
+    int status = rlock_poll_watch(s->loop, io, fd, events);
+    s->watched += s->loop->used - before;
+    return status;
 }
 
 /* Hook `open`: all that the other hooks but `watch` will need is allocated here (promise 5). */
@@ -131,6 +137,11 @@ static inline int rlock__poll_resolve(void *state, rlock_name *name, const char 
                          host);
 }
 
+/* Hook `idle`, which may be NULL. */
+static inline void rlock__poll_idle(void *state, bool idle) {
+    ((rlock__poll_client *)state)->idle = idle;
+}
+
 /* Hook `close`: no call after it (promise 3). */
 static inline void rlock__poll_close(void *state) {
     rlock__poll_client *s = (rlock__poll_client *)state, **link = &s->loop->clients;
@@ -161,8 +172,22 @@ static inline void rlock__poll_serve(rlock_poll *loop, size_t looked) {
     }
 }
 
+/* True if something is left to wait for: idle clients do not count. */
+static inline bool rlock_poll_alive(const rlock_poll *loop) {
+    size_t used = loop->used;
+    const rlock__poll_client *s;
+    for (s = loop->clients; s != NULL; s = s->next) {
+        if (!s->idle && s->due_us >= 0) {
+            return true;
+        }
+        used -= s->idle ? s->watched : 0;
+    }
+    return used > 0;
+}
+
 /* One turn: a look at the descriptors of at most max_ms (negative = no limit), then what is ready,
- * then what is due. False, and nothing done, if nothing is left to wait for. */
+ * then what is due. False, and nothing done, if nothing is watched and no timer is set; without a
+ * limit also if the loop is not alive. */
 static inline bool rlock_poll_once(rlock_poll *loop, int max_ms) {
     int64_t now_us = rlock__poll_now_us(), sleep_ms = max_ms < 0 ? INT_MAX : max_ms;
     bool any = loop->used > 0, timed = max_ms >= 0;
@@ -176,7 +201,7 @@ static inline bool rlock_poll_once(rlock_poll *loop, int max_ms) {
             any = timed = true;
         }
     }
-    if (!any) {
+    if (!any || (max_ms < 0 && !rlock_poll_alive(loop))) {
         return false;
     }
     loop->turn++;
@@ -193,7 +218,7 @@ static inline bool rlock_poll_once(rlock_poll *loop, int max_ms) {
     return true;
 }
 
-/* Turns until rlock_poll_stop is called or nothing is left to wait for. A callback may call it. */
+/* Turns until rlock_poll_stop is called or the loop is not alive. A callback may call it. */
 static inline void rlock_poll_run(rlock_poll *loop) {
     loop->stopped = false;
     while (!loop->stopped && rlock_poll_once(loop, -1)) {
@@ -216,6 +241,7 @@ static inline rlock_loop rlock_poll_loop(rlock_poll *loop) {
     hooks.set_timer = rlock__poll_set_timer;
     hooks.close = rlock__poll_close;
     hooks.resolve = RLOCK_RESOLVES ? rlock__poll_resolve : NULL;
+    hooks.idle = rlock__poll_idle;
     return hooks;
 }
 

@@ -219,6 +219,7 @@ typedef struct kind {
     void (*listen)(void *loop, int fd,
                    void (*ready)(void)); /* a descriptor of the program's own; -1 = no more */
     bool (*runs_out)(void *loop);        /* its own run function finds nothing left */
+    bool (*alive)(void *loop); /* it would go on by itself; NULL = it does so in any case */
     void (*free)(void *loop);
 } kind;
 
@@ -295,6 +296,10 @@ static bool ev_runs_out(void *loop) {
     return !ev_guarded;
 }
 
+static bool ev_alive(void *loop) {
+    return ev_run(loop, EVRUN_NOWAIT) != 0;
+}
+
 static void ev_free_loop(void *loop) {
     ev_loop_destroy(loop);
 }
@@ -357,6 +362,11 @@ static bool uv_runs_out(void *loop) {
     uv_ref((uv_handle_t *)&uv_guard);
     uv_timer_stop(&uv_guard);
     return !uv_guarded;
+}
+
+static bool uv_alive(void *loop) {
+    uv_run(loop, UV_RUN_NOWAIT); /* what is being closed is alive until then */
+    return uv_loop_alive(loop) != 0;
 }
 
 static void uv_free_loop(void *loop) {
@@ -451,11 +461,16 @@ static bool poll_runs_out(void *loop) {
     int64_t limit_us = clock_us() + PATIENCE_US;
 
     while (clock_us() < limit_us) {
-        if (!rlock_poll_once(loop, 10)) {
+        if (!rlock_poll_alive(loop)) {
             return true;
         }
+        rlock_poll_once(loop, 10);
     }
     return false;
+}
+
+static bool poll_alive(void *loop) {
+    return rlock_poll_alive(loop);
 }
 
 static void poll_free_loop(void *loop) {
@@ -518,26 +533,27 @@ int asio_wish_pthread_create(pthread_t *thread, const pthread_attr_t *how, void 
 /* The last one is that of rlock_poll.h: what is tried on one loop only is tried on that. */
 static const kind kinds[] = {
 #ifdef WITH_ASIO
-    {"asio", asio_make, asio_hooks, asio_iterates, asio_iterates, asio_listen, asio_runs_out,
+    {"asio", asio_make, asio_hooks, asio_iterates, asio_iterates, asio_listen, asio_runs_out, NULL,
      asio_free_loop},
 #endif
-    {"libev", ev_make, ev_hooks, ev_iterates, ev_iterates_inside, ev_listen, ev_runs_out,
+    {"libev", ev_make, ev_hooks, ev_iterates, ev_iterates_inside, ev_listen, ev_runs_out, ev_alive,
      ev_free_loop},
-    {"libuv", uv_make, uv_hooks, uv_iterates, NULL, uv_listen_to, uv_runs_out, uv_free_loop},
-    {"libevent", le_make, le_hooks, le_iterates, NULL, le_listen, le_runs_out, le_free_loop},
+    {"libuv", uv_make, uv_hooks, uv_iterates, NULL, uv_listen_to, uv_runs_out, uv_alive,
+     uv_free_loop},
+    {"libevent", le_make, le_hooks, le_iterates, NULL, le_listen, le_runs_out, NULL, le_free_loop},
 #ifdef HAVE_GLIB
-    {"glib", glib_make, glib_hooks, glib_iterates, glib_iterates, glib_listen, glib_runs_out,
+    {"glib", glib_make, glib_hooks, glib_iterates, glib_iterates, glib_listen, glib_runs_out, NULL,
      glib_free_loop},
 #endif
 #ifdef HAVE_SD_EVENT
-    {"sd-event", sd_make, sd_hooks, sd_iterates, NULL, sd_listen, sd_runs_out, sd_free_loop},
+    {"sd-event", sd_make, sd_hooks, sd_iterates, NULL, sd_listen, sd_runs_out, NULL, sd_free_loop},
 #endif
 #ifdef HAVE_ULOOP
     {"uloop", uloop_make, uloop_hooks, uloop_iterates, uloop_iterates, uloop_listen, uloop_runs_out,
-     uloop_free_loop},
+     NULL, uloop_free_loop},
 #endif
     {"poll", poll_make, poll_hooks, poll_iterates, poll_iterates, poll_listen, poll_runs_out,
-     poll_free_loop},
+     poll_alive, poll_free_loop},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -1536,6 +1552,32 @@ static void shutdown_ends(void **state) {
     assert_int_equal(lost.reason, RLOCK_REASON_CLOSED);
     server_cli(&server, reply, sizeof reply, "EXISTS shutdown");
     assert_non_null(strchr(reply, '0'));
+    assert_true(now_on->runs_out(loop)); /* nothing of the client is left, and it is not freed */
+    rlock_client_free(client);
+    rlock_free(lock);
+}
+
+/* As a worker that is to end when its last request has: the client stays connected, and is served
+ * as long as something else keeps the loop. */
+static void idle_client_does_not_keep_a_loop_that_ends_by_itself(void **state) {
+    rlock_client *client = new_client(NULL, 0);
+    rlock *lock = new_lock(client, "idle", NULL);
+    note got = {0}, gone = {0};
+    rlock_stats now;
+
+    (void)state;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0);
+    assert_true(now_on->alive == NULL || now_on->alive(loop));
+    assert_int_equal(rlock_release(lock, take_note, &gone), RLOCK_OK);
+    UNTIL(gone.count > 0);
+    rlock_client_stats(client, &now);
+    assert_true(now.up);
+    assert_true(now_on->alive == NULL || now_on->runs_out(loop));
+    got.count = 0;
+    assert_int_equal(rlock_acquire(lock, RLOCK_FOREVER, 0, take_note, &got), RLOCK_OK);
+    UNTIL(got.count > 0); /* it is as connected as before */
+    assert_int_equal(got.status, RLOCK_OK);
     rlock_client_free(client);
     rlock_free(lock);
 }
@@ -1847,6 +1889,7 @@ static void questions_are_answered_and_force_is_told(void **state) {
 #include "loops_names.h"
 
 #include "loops_check.h"
+#include "loops_pair.h"
 
 /* ------------------------------------------------------------------------------------------------
  * Every test on every loop
@@ -1904,6 +1947,7 @@ static const struct CMUnitTest each[] = {
     LIBRARY(frees_in_every_callback_in_memory),
     LIBRARY(frees_in_every_callback_on_redis),
     LIBRARY(shutdown_ends),
+    LIBRARY(idle_client_does_not_keep_a_loop_that_ends_by_itself),
     LIBRARY(busy_program_lets_a_descriptor_in_memory),
     LIBRARY(busy_program_lets_a_descriptor_on_redis),
     LIBRARY(busy_descriptor_lets_the_library_in),
@@ -1915,6 +1959,7 @@ static const struct CMUnitTest each[] = {
     LIBRARY(contract_is_kept_by_rlock_loop_check),
     LIBRARY(planted_faults_are_found_by_rlock_loop_check),
     LIBRARY(missing_hook_is_told_by_rlock_loop_check),
+    LIBRARY(contract_is_kept_by_a_loop_with_a_callback_for_reading_and_one_for_writing),
 };
 #define EACH (sizeof each / sizeof each[0])
 

@@ -14,6 +14,13 @@ typedef enum fault {
     TIMER_LOST,
     TIMER_BY_CACHED_TIME,
     TIMER_NOT_STOPPED,
+    TIMER_LATE,
+    TIMER_IN_WHOLE_SECONDS,
+    TIMER_ROUNDED_DOWN,
+    CALLS_WITHOUT_END,
+    IDLE_IGNORED,
+    IDLE_FOR_EVER,
+    IDLE_IS_DEAF,
     ONE_TIMER_FOR_ALL,
     ONE_CLIENT_ONLY,
     EDGE_TRIGGERED,
@@ -38,6 +45,7 @@ static struct {
     void *first;  /* the state that was opened first */
     bool running; /* the loop's turn */
     bool closed;  /* a client is */
+    bool deaf;
     int64_t turn_us;
     rlock_io *io;           /* the one that was watched, or told, or forgotten first */
     rlock_client *timer_of; /* to be called before or after the turn */
@@ -59,10 +67,12 @@ static void *faulty_open(void *ctx, rlock_client *client) {
 static int faulty_watch(void *state, rlock_io *io, int fd, unsigned events) {
     if (events == 0) {
         faulty.gone[fd] = true;
+        faulty.io = faulty.planted == CALLS_WITHOUT_END ? NULL : faulty.io;
         if (faulty.planted == FETCHED_EVENT_AFTER_FORGETTING && faulty.running) {
             faulty.io = io;
         }
-    } else if (faulty.planted == DESCRIPTORS_MIXED_UP && faulty.io == NULL) {
+    } else if ((faulty.planted == DESCRIPTORS_MIXED_UP || faulty.planted == CALLS_WITHOUT_END) &&
+               faulty.io == NULL) {
         faulty.io = io;
     } else if ((faulty.planted == NUMBER_NEVER_AGAIN && faulty.gone[fd]) ||
                (faulty.planted == CHANGE_IGNORED && io->data != NULL)) {
@@ -101,6 +111,9 @@ static void faulty_set_timer(void *state, int64_t delay_us) {
             return;
         }
         break;
+    case TIMER_LATE: delay_us += delay_us > 0 ? 50000 : 0; break;
+    case TIMER_IN_WHOLE_SECONDS: delay_us = (delay_us + 999999) / 1000000 * 1000000; break;
+    case TIMER_ROUNDED_DOWN: delay_us = delay_us / 1000 * 1000; break;
     case ONE_TIMER_FOR_ALL: state = faulty.first; break;
     case CALL_FROM_A_HOOK:
         if (delay_us == 0) {
@@ -110,6 +123,18 @@ static void faulty_set_timer(void *state, int64_t delay_us) {
         break;
     }
     faulty.good.set_timer(state, delay_us);
+}
+
+static void faulty_idle(void *state, bool idle) {
+    rlock__poll_client *s = state;
+
+    if (faulty.planted == IDLE_IS_DEAF && idle) {
+        faulty.good.set_timer(state, -1);
+        faulty.deaf = true;
+    }
+    if (faulty.planted != IDLE_IGNORED && (idle || faulty.planted != IDLE_FOR_EVER)) {
+        faulty.good.idle(s, idle);
+    }
 }
 
 static int faulty_resolve(void *state, rlock_name *name, const char *host) {
@@ -138,7 +163,7 @@ static void faulty_io(rlock_io *io, unsigned events) {
                     ? ((rlock_poll *)loop)->fds[place].revents
                     : 0;
 
-    if ((faulty.planted == EDGE_TRIGGERED && faulty.io == io) ||
+    if ((faulty.planted == EDGE_TRIGGERED && faulty.io == io) || faulty.deaf ||
         (faulty.planted == HANG_UP_UNSEEN && (found & POLLHUP)) ||
         (faulty.planted == ERROR_UNSEEN && (found & POLLERR))) {
         return;
@@ -180,6 +205,9 @@ static void faulty_run(void *on, int ms) {
     if (faulty.planted != ZERO_TIMER_BEFORE_THE_POLL) {
         faulty_timer_now();
     }
+    if (faulty.planted == CALLS_WITHOUT_END && faulty.io != NULL) {
+        rlock_on_io(faulty.io, RLOCK_IO_READ);
+    }
     if (faulty.planted == FETCHED_EVENT_AFTER_FORGETTING && faulty.io != NULL) {
         rlock_on_io(faulty.io, RLOCK_IO_READ);
         faulty.io = NULL;
@@ -189,6 +217,10 @@ static void faulty_run(void *on, int ms) {
         rlock_on_resolved_all(faulty.name, NULL, 0);
         faulty.name = NULL;
     }
+}
+
+static bool faulty_alive(void *on) {
+    return rlock_poll_alive(on);
 }
 
 static void check_runs(void *on, int ms) {
@@ -221,9 +253,15 @@ static void contract_is_kept_by_rlock_loop_check(void **state) {
     memset(&options, 0, sizeof options);
     options.loop = hooks;
     options.run = check_runs;
+    options.alive = now_on->alive;
     options.user = loop;
     options.patience_ms = PATIENCE_US / 1000;
-    assert_int_equal(checked(&options, "\nok 22 - two clients of one store take turns\n1..22\n"),
+    assert_int_equal(hooks.idle != NULL, now_on->alive != NULL);
+    assert_int_equal(checked(&options, now_on->alive != NULL
+                                           ? "\nok 24 - what is idle is served, and does not keep "
+                                             "a loop from ending\n1..24\n"
+                                           : "# SKIP there is no hook idle, or no options.alive\n"
+                                             "1..24\n"),
                      0);
 }
 
@@ -249,7 +287,9 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         {ONE_CLIENT_ONLY, 8, "open failed for a second client"},
         {EDGE_TRIGGERED, 9, "not reported again"},
         {CHANGE_IGNORED, 10, "that it can be written is not reported"},
-        {DESCRIPTORS_MIXED_UP, 11, "in the place of another"},
+        {CALLS_WITHOUT_END, 9, "though nothing can be read"},
+        {CALLS_WITHOUT_END, 10, "though nothing can be read"},
+        {DESCRIPTORS_MIXED_UP, 11, "another in its place"},
         {READING_ONLY, 12, "only one of them"},
         {HANG_UP_UNSEEN, 13, "it is not reported"},
         {READING_ONLY, 13, "not everything that is watched"},
@@ -264,6 +304,12 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         {NAME_NEVER_ANSWERED, 20, "it is not answered"},
         {NAME_ANSWERED_AFTER_CLOSE, 21, "it is answered after close"},
         {ONE_CLIENT_ONLY, 22, "rlock_client_new, rlock_new or rlock_acquire failed"},
+        {TIMER_LATE, 23, "more than 10 ms too late"},
+        {TIMER_IN_WHOLE_SECONDS, 23, "much too late"},
+        {TIMER_ROUNDED_DOWN, 23, "comes early"},
+        {IDLE_IGNORED, 24, "of who is idle keeps it"},
+        {IDLE_FOR_EVER, 24, "idle no more does not keep it"},
+        {IDLE_IS_DEAF, 24, "is not served"},
     };
     rlock_loop_check_options options;
     size_t i;
@@ -283,7 +329,9 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         options.loop.set_timer = faulty_set_timer;
         options.loop.resolve = faulty_resolve;
         options.loop.close = faulty_close;
+        options.loop.idle = faulty_idle;
         options.run = faulty_run;
+        options.alive = faulty_alive;
         options.user = loop;
         options.patience_ms = 300;
         options.only = rows[i].check;
