@@ -486,13 +486,17 @@ BEGIN
     PERFORM rlock.settle(k, s);
 END $$;
 
--- Removes what nobody has used for a day. Returns how many keys.
+-- Removes keys that nobody has used for a day, 1,000 at most: who wants one of them meanwhile waits until all of these are
+-- gone. They are looked for before any is locked; reading the table seems so costly that it would be compiled, each time.
+-- Returns how many; 0: there are no more.
 CREATE OR REPLACE FUNCTION rlock.sweep() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp AS $$
+        SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
     swept bigint;
+    found bytea[] := ARRAY(SELECT x.key FROM rlock.keys x WHERE greatest(x.used, x.ends, x.permits_until) <
+            clock_timestamp() - interval '1 day' LIMIT 1000);
 BEGIN
-    WITH old AS (SELECT x.key FROM rlock.keys x WHERE greatest(x.used, x.ends, x.permits_until) <
+    WITH old AS (SELECT x.key FROM rlock.keys x WHERE x.key = ANY (found) AND greatest(x.used, x.ends, x.permits_until) <
             clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED),
         members AS (DELETE FROM rlock.members m USING old WHERE m.key = old.key)
     DELETE FROM rlock.keys x USING old WHERE x.key = old.key;
@@ -501,11 +505,11 @@ BEGIN
 END $$;
 
 -- Rows are found by the index. Once vacuum has seen the tables empty, the planner would read all of them each time, and a
--- session would go on so while they grow. The sweep alone does read all of them.
+-- session would go on so while they grow.
 DO $$ DECLARE
     f regprocedure;
 BEGIN
-    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'rlock'::regnamespace AND prosecdef AND proname <> 'sweep' LOOP
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'rlock'::regnamespace AND prosecdef LOOP
         EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', f);
         EXECUTE format('ALTER FUNCTION %s SET enable_bitmapscan = off', f);
     END LOOP;

@@ -6,6 +6,7 @@
 #ifndef TESTS_ENGINES_DOCUMENTED_H
 #define TESTS_ENGINES_DOCUMENTED_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,20 @@ static inline const char *documented_query(const char *file) {
             line[strcspn(line, ";\n")] = 0;
             found = line + 4;
         }
+    }
+    if (in != NULL) {
+        fclose(in);
+    }
+    return found;
+}
+
+/* True if a document has these words on one line. */
+static inline bool documented(const char *file, const char *words) {
+    char line[256];
+    bool found = false;
+    FILE *in = fopen(file, "r");
+    while (in != NULL && !found && fgets(line, sizeof line, in) != NULL) {
+        found = strstr(line, words) != NULL;
     }
     if (in != NULL) {
         fclose(in);

@@ -1,8 +1,8 @@
 /* faults_sql.h - what goes wrong: the tests that are the same on each engine with SQL
  *
  * Included after faults.h and these words of the engine: TABLE and COLUMN, where keys are and what
- * names them; NOW; SWEEP, a query; A_DAY_PASSES, a statement; DOCUMENT; FILE_OF_SQL; SESSION_ENDED,
- * what a client logs; VERSION_IS(text), a statement.
+ * names them; NOW; SWEEP, a query; SWEEP_ALL, a statement; A_DAY_PASSES, a statement; DOCUMENT;
+ * FILE_OF_SQL; SESSION_ENDED, what a client logs; VERSION_IS(text), a statement.
  */
 
 #ifndef TESTS_ENGINES_FAULTS_SQL_H
@@ -17,6 +17,12 @@ static const char *careful_url(const char *password, int port);
 static size_t says_no(char *bytes, const char *words);
 static void dead_one_waits(void);
 static int installs(void);
+
+/* So many keys, "k1" and so on, whose rows stand since the last test began. */
+static void makes_rows(int count);
+
+/* Runs a statement on a connection of its own. */
+static void runs_apart(const char *text);
 
 /* Writes 256 bytes: the URL by TCP of a server that has this name. */
 static void writes_named(char *url, const char *host);
@@ -338,6 +344,44 @@ static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
     assert_int_equal(owner_renew(o, 0), RLOCK_OK);
 }
 
+/* Runs what the document says that cron runs. */
+static pid_t sweeps_all(void) {
+    pid_t pid;
+    assert_true(documented(DOCUMENT, SWEEP_ALL));
+    pid = fork();
+    if (pid == 0) {
+        runs_apart(SWEEP_ALL);
+        _exit(0);
+    }
+    return pid;
+}
+
+/* Whoever wants one of them, and waits for nothing. */
+static void many_rows_are_swept_and_nobody_is_held_up(void **state) {
+    rlock_client *of = client();
+    int status = -1, count = 0;
+    pid_t pid;
+    (void)state;
+    assert_int_equal(owner_acquire(owner_new(of, "k"), 1000, 60000), RLOCK_OK); /* connected */
+    makes_rows(30000);
+    sql(A_DAY_PASSES);
+    assert_string_equal(sql(SWEEP), "1000"); /* and locks no others */
+    pid = sweeps_all();
+    assert_true(pid > 0);
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        struct owner *o;
+        char key[16];
+        snprintf(key, sizeof key, "k%d", 1 + count++ * 7919 % 30000);
+        o = owner_new(of, key);
+        assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK); /* once: at any time */
+        kit_owner_count--;
+        rlock_free(o->lock);
+    }
+    assert_int_equal(status, 0);
+    assert_true(count > 5);
+    assert_string_equal(sql(SWEEP), "0");
+}
+
 /* The rows of several keys are locked one after the other; one that is swept meanwhile is made
  * anew. */
 static void keys_one_of_which_is_swept_are_all_held(void **state) {
@@ -440,6 +484,7 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
         TEST(first_address_of_two_that_fails_is_not_the_last_word),                               \
         TEST(address_that_comes_first_is_another_one_at_each_attempt),                            \
         TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
+        TEST(many_rows_are_swept_and_nobody_is_held_up),                                          \
         TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \
         TEST(waiters_whose_client_died_are_forgotten),                                            \
         TEST(error_of_one_request_undoes_no_other_one), TEST(client_that_is_freed_lets_go_of_all)

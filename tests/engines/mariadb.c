@@ -27,6 +27,9 @@
 #define COLUMN "name"
 #define MEMBERS "rlock_members"
 #define SWEEP "SELECT rlock_sweep()"
+#define SWEEP_ALL                                              \
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; " \
+    "WHILE rlock_sweep() > 0 DO COMMIT; END WHILE"
 #define A_DAY_PASSES "UPDATE rlock_keys SET used = used - 25 * 3600 * 1000000"
 #define DOCUMENT "docs/mariadb.md"
 #define SESSION_ENDED "connection to MariaDB: "
@@ -73,6 +76,18 @@ static size_t says_no(char *bytes, const char *words) {
     memcpy(bytes + 4, "\xff\x6a\x04", 3); /* 1130: the host is not allowed to connect */
     memcpy(bytes + 7, words, strlen(words));
     return 4 + len;
+}
+
+static void makes_rows(int count) {
+    sql("INSERT INTO rlock_keys (name, used) SELECT CONCAT('k', seq), " NOW " FROM seq_1_to_%d",
+        count);
+}
+
+static void runs_apart(const char *text) {
+    MYSQL *hand = mariadb_connects(&g.server, "shop");
+    if (hand == NULL || mariadb_does(hand, text) != 0) {
+        _exit(1);
+    }
 }
 
 static void dead_one_waits(void) {

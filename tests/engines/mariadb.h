@@ -161,14 +161,9 @@ static inline void mariadb_moves(struct server *server) {
 
 static inline int mariadb_start(struct server *server) {
     char data[96], path[96];
-    const char *argv[] = {mariadb_program(),
-                          "--no-defaults",
-                          "--bootstrap",
-                          data,
-                          "--innodb-buffer-pool-size=16M",
-                          mariadb_pages,
-                          "--log-warnings=0",
-                          NULL};
+    const char *argv[] = {
+        mariadb_program(), "--no-defaults",    "--bootstrap", data, "--innodb-buffer-pool-size=16M",
+        mariadb_pages,     "--log-warnings=0", NULL};
     int status;
     MYSQL *hand;
     server->nobodys = true;

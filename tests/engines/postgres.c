@@ -27,6 +27,7 @@
 #define COLUMN "key"
 #define MEMBERS "rlock.members"
 #define SWEEP "SELECT rlock.sweep()"
+#define SWEEP_ALL "DO $$ BEGIN WHILE rlock.sweep() > 0 LOOP COMMIT; END LOOP; END $$"
 #define A_DAY_PASSES "UPDATE rlock.keys SET used = used - interval '25 hours'"
 #define DOCUMENT "docs/postgresql.md"
 #define SESSION_ENDED "terminating connection"
@@ -78,6 +79,20 @@ static size_t says_no(char *bytes, const char *words) {
     memcpy(bytes + 5, head, sizeof head - 1);
     memcpy(bytes + 5 + sizeof head - 1, words, strlen(words));
     return 5 + len;
+}
+
+static void makes_rows(int count) {
+    sql("INSERT INTO rlock.keys (key) SELECT ('k' || i)::bytea FROM generate_series(1, %d) i",
+        count);
+}
+
+static void runs_apart(const char *text) {
+    PGconn *hand = PQconnectdb(g.server.url);
+    PGresult *result = PQexec(hand, text);
+    if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+        fprintf(stderr, "%s", PQresultErrorMessage(result));
+        _exit(1);
+    }
 }
 
 static void dead_one_waits(void) {
