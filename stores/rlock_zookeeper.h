@@ -48,6 +48,7 @@ RLOCK__C_CASTS_BEGIN
 #define RLOCK__ZK_PATH 2400u   /* bytes of a path */
 #define RLOCK__ZK_NAME 256u    /* of the name of a node in it, after the key's */
 #define RLOCK__ZK_TRIES 8      /* to make a node in a line that goes away meanwhile */
+#define RLOCK__ZK_HOSTS 16
 #define RLOCK__ZK_BUCKETS 256
 #define RLOCK__ZK_WINDOW 64 /* requests of the core that are being done at a time */
 #define RLOCK__ZK_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
@@ -98,6 +99,14 @@ typedef struct rlock__zk_op {
     char path[1]; /* longer: the parent's, then a node's */
 } rlock__zk_op;
 
+/* A host of the list whose name may be being resolved. */
+typedef struct rlock__zk_host {
+    rlock_name name;
+    struct rlock__zk *zk;
+    const char *at; /* in the list */
+    bool asked;     /* the loop has not answered yet */
+} rlock__zk_host;
+
 typedef struct rlock__zk { /* the store as one client sees it */
     rlock_client *client;
     const rlock_store_events *events;
@@ -130,9 +139,8 @@ typedef struct rlock__zk { /* the store as one client sees it */
     int beats;       /* that are out */
     char hosts[512], chroot[256], password[256]; /* user:password, or nothing */
     const struct ACL_vector *acl;
-    char addresses[1024], asking[128];
-    const char *at; /* the host that is being resolved */
-    rlock_name name;
+    char addresses[1024];
+    rlock__zk_host named[RLOCK__ZK_HOSTS];
     rlock_info info;
     char holder[64], words[128];
 } rlock__zk;
@@ -1454,30 +1462,25 @@ static inline void rlock__zk_add_address(rlock__zk *zk, const char *host, const 
     }
 }
 
-/* Goes on with the next host of the list; when all are known, connects. */
-static inline void rlock__zk_names(rlock__zk *zk) {
-    while (zk->at && *zk->at) {
-        unsigned char bytes[sizeof(struct in6_addr)];
-        size_t len = strcspn(zk->at, ",");
-        const char *port = "2181";
-        char *colon;
-        snprintf(zk->asking, sizeof zk->asking, "%.*s", (int)len, zk->at);
-        colon = strchr(zk->asking, ':');
-        if (colon) {
-            *colon = 0;
-            port = colon + 1;
-        }
-        if (inet_pton(AF_INET, zk->asking, bytes) == 1) {
-            rlock__zk_add_address(zk, zk->asking, port);
-        } else if (rlock_name_resolve(zk->client, &zk->name, zk->asking) == 0) {
-            zk->resolving = true;
-            if (colon) {
-                *colon = ':';
-            }
-            return; /* rlock__zk_on_name follows */
-        }
-        zk->at += len + (zk->at[len] == ',');
+/* The host at the head of a list, and its port. */
+static inline void rlock__zk_host_of(const char *at, char host[256], char port[8]) {
+    size_t len = strcspn(at, ","), name_len = strcspn(at, ":,");
+    bool has = name_len < len;
+    snprintf(host, 256, "%.*s", (int)name_len, at);
+    snprintf(port, 8, "%.*s", has ? (int)(len - name_len - 1) : 4, has ? at + name_len + 1 : "2181");
+}
+
+static inline bool rlock__zk_asks(const rlock__zk *zk) {
+    int i = 0;
+    while (i < RLOCK__ZK_HOSTS && !zk->named[i].asked) {
+        i++;
     }
+    return i < RLOCK__ZK_HOSTS;
+}
+
+/* All names are answered, or enough time is over: connects to what is known. */
+static inline void rlock__zk_resolved(rlock__zk *zk) {
+    zk->resolving = false;
     if (zk->addresses[0]) {
         rlock__zk_connect(zk, NULL);
     } else {
@@ -1488,12 +1491,15 @@ static inline void rlock__zk_names(rlock__zk *zk) {
 
 static inline void rlock__zk_on_name(rlock_name *name, const struct sockaddr *const *addresses,
                                      unsigned count) {
-    rlock__zk *zk = RLOCK__ZK_OF(name, rlock__zk, name);
-    size_t len = strcspn(zk->at, ",");
-    const char *colon = strchr(zk->asking, ':');
-    char text[INET6_ADDRSTRLEN];
+    rlock__zk_host *its = RLOCK__ZK_OF(name, rlock__zk_host, name);
+    rlock__zk *zk = its->zk;
+    char text[INET6_ADDRSTRLEN], host[256], port[8];
     unsigned i;
-    zk->resolving = false;
+    its->asked = false;
+    if (zk->zh) {
+        return; /* too late: it is asked again with the next session */
+    }
+    rlock__zk_host_of(its->at, host, port);
     for (i = 0; i < count; i++) {
         const struct sockaddr *a = addresses[i];
         const void *bytes =
@@ -1501,19 +1507,42 @@ static inline void rlock__zk_on_name(rlock_name *name, const struct sockaddr *co
                 ? (const void *)&((const struct sockaddr_in *)(const void *)a)->sin_addr
                 : (const void *)&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
         if (inet_ntop(a->sa_family, bytes, text, sizeof text)) {
-            rlock__zk_add_address(zk, text, colon ? colon + 1 : "2181");
+            rlock__zk_add_address(zk, text, port);
         }
     }
-    zk->at += len + (zk->at[len] == ',');
-    rlock__zk_names(zk);
+    if (!zk->resolving ? zk->addresses[0] != 0 : !rlock__zk_asks(zk)) {
+        rlock__zk_resolved(zk);
+    }
 }
 
+/* Asks for all names at once: one that hangs hides no other server. */
 static inline void rlock__zk_dial(rlock__zk *zk) {
-    if (!zk->resolving) {
-        zk->addresses[0] = 0;
-        zk->count = 0;
-        zk->at = zk->hosts;
-        rlock__zk_names(zk);
+    const char *at = zk->hosts;
+    int i;
+    zk->addresses[0] = 0;
+    zk->count = 0;
+    for (i = 0; *at; i++) {
+        rlock__zk_host *its = &zk->named[i];
+        unsigned char bytes[sizeof(struct in6_addr)];
+        char host[256], port[8];
+        rlock__zk_host_of(at, host, port);
+        its->zk = zk;
+        its->at = at;
+        its->name.resolved = rlock__zk_on_name;
+        if (inet_pton(AF_INET, host, bytes) == 1) {
+            rlock__zk_add_address(zk, host, port);
+        } else if (!its->asked) {
+            its->asked = rlock_name_resolve(zk->client, &its->name, host) == 0;
+        }
+        at += strcspn(at, ",");
+        at += *at == ',';
+    }
+    zk->resolving = rlock__zk_asks(zk);
+    if (zk->resolving) {
+        rlock_timer_set(zk->client, &zk->timer,
+                        rlock_client_now_us(zk->client) + zk->timeout_us / 2);
+    } else {
+        rlock__zk_resolved(zk);
     }
 }
 
@@ -1556,8 +1585,8 @@ static inline void rlock__zk_take_up(rlock__zk *zk) {
     rlock__zk_connect(zk, &id);
 }
 
-/* Goes to the next server. Where all of them were tried there is none. The library itself steps
- * over one after each that failed: in a list of two it would try the first again and again. */
+/* Goes to the next server. Where all of them were tried there is none. Once it is through its list
+ * the library steps over one after each that failed: of two it would try the same for ever. */
 static inline void rlock__zk_next(rlock__zk *zk, int rc) {
     int i;
     for (i = 1; i < zk->count; i++) {
@@ -1703,6 +1732,10 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(zk->client), leave_us;
     bool unread;
     char byte;
+    if (!zk->zh && zk->resolving) {
+        rlock__zk_resolved(zk);
+        return;
+    }
     if (!zk->zh) {
         rlock__zk_dial(zk);
         return;
@@ -1949,6 +1982,7 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     static const char scheme[] = "zookeeper://";
     const char *hosts = url + sizeof scheme - 1, *path, *query, *at;
     size_t len;
+    int count = 1;
     if (strncmp(url, scheme, sizeof scheme - 1) != 0) {
         return "the URL is not like zookeeper://host1,host2/path";
     }
@@ -1970,6 +2004,12 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
         return "the URL needs hosts, of at most 511 bytes together";
     }
     memcpy(zk->hosts, hosts, len);
+    for (at = zk->hosts; (at = strchr(at, ',')) != NULL; at++) {
+        count++;
+    }
+    if (count > RLOCK__ZK_HOSTS) {
+        return "the URL has more than 16 hosts";
+    }
     len = query ? (size_t)(query - path) : strlen(path);
     if (len >= sizeof zk->chroot || (len > 1 && path[len - 1] == '/')) {
         return "the path of the URL has at most 255 bytes, and no / at its end";
@@ -2008,7 +2048,6 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     zk->fd = -1;
     zk->next_us = -1;
     zk->io.ready = rlock__zk_on_io;
-    zk->name.resolved = rlock__zk_on_name;
     rlock__zk_list_init(&zk->urgent);
     rlock__zk_list_init(&zk->requests);
     rlock__zk_list_init(&zk->ops);

@@ -341,8 +341,7 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     rlock_zookeeper_free(NULL);
 }
 
-/* Without waiting: the first ones refuse, or say nothing. A list of two and one of three: after one
- * that failed libzookeeper itself steps over the next. Each client shuffles the list anew. */
+/* Without waiting: the first ones refuse, or say nothing. Each client shuffles the list anew. */
 static void each_host_is_tried_before_there_is_none(void **state) {
     enum { CLIENTS = 8, TIMEOUT = 2000 }; /* a quarter of it for each of four */
     char hosts[3][128];
@@ -381,6 +380,79 @@ static void name_is_resolved_and_each_host_is_tried(void **state) {
     snprintf(hosts, sizeof hosts, "nowhere.invalid:%d", g.server.port);
     o = owner_new(client_at(hosts, TIMEOUT_MS), "k");
     assert_int_equal(owner_acquire(o, 300, 1000), RLOCK_ERR_CONN);
+}
+
+static struct {
+    int fd[2], count[2];
+} doors;
+
+static int doors_are_tried_thrice(void *nothing) {
+    int i;
+    (void)nothing;
+    for (i = 0; i < 2; i++) {
+        int fd = accept4(doors.fd[i], NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0) {
+            doors.count[i]++;
+            close(fd);
+        }
+    }
+    return doors.count[0] >= 3 && doors.count[1] >= 3;
+}
+
+/* Of two servers that hang up libzookeeper itself would try one for ever, after the first round. */
+static void servers_are_tried_in_turn_in_each_round(void **state) {
+    char url[256];
+    struct owner *o;
+    int port[2], i;
+    (void)state;
+    memset(&doors, 0, sizeof doors);
+    for (i = 0; i < 2; i++) {
+        doors.fd[i] = silent_door(&port[i]);
+        fcntl(doors.fd[i], F_SETFL, O_NONBLOCK);
+    }
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d,127.0.0.1:%d/t%d?session_ms=40000", port[0],
+             port[1], g.test);
+    o = owner_new(client_of(url), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    assert_true(kit_until(doors_are_tried_thrice, NULL, 20000));
+    close(doors.fd[0]);
+    close(doors.fd[1]);
+}
+
+static int (*resolves)(void *, rlock_name *, const char *);
+
+static int resolves_but_one(void *its, rlock_name *name, const char *host) {
+    return strcmp(host, "hangs.invalid") == 0 ? 0 : resolves(its, name, host);
+}
+
+/* The resolver never answers about the first name: the other hosts are asked for all the same, and
+ * within the command timeout. A client that has no other name says that there is no server. */
+static void name_that_hangs_hides_no_other_server(void **state) {
+    enum { TIMEOUT = 2000 };
+    rlock_config config;
+    char url[256], other[32];
+    int alone;
+    (void)state;
+    for (alone = 0; alone < 2; alone++) {
+        struct owner *o;
+        int64_t start_us = kit_now_us();
+        rlock_store *store = NULL;
+        memset(&config, 0, sizeof config);
+        config.loop = rlock_poll_loop(kit_poll);
+        resolves = config.loop.resolve;
+        config.loop.resolve = resolves_but_one;
+        config.log = kit_log;
+        config.command_timeout_ms = TIMEOUT;
+        snprintf(other, sizeof other, ",localhost:%d", g.server.port);
+        snprintf(url, sizeof url, "zookeeper://hangs.invalid%s/t%d?session_ms=%d&tick_ms=%d",
+                 alone ? "" : other, g.test, ZOOKEEPER_SESSION_MS, ZOOKEEPER_TICK_MS);
+        assert_int_equal(engine.makes(&store, url), RLOCK_OK);
+        made.stores[made.store_count++] = store;
+        config.store = store;
+        o = owner_new(kit_client(&config), "k");
+        assert_int_equal(owner_acquire(o, 0, 1000), alone ? RLOCK_ERR_CONN : RLOCK_OK);
+        assert_in_range(waited_ms(o, RLOCK_ACQUIRED, start_us), 0, 2 * TIMEOUT);
+    }
 }
 
 /* --- what is told --- */
@@ -649,6 +721,8 @@ int main(int argc, char **argv) {
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(each_host_is_tried_before_there_is_none),
         TEST(name_is_resolved_and_each_host_is_tried),
+        TEST(servers_are_tried_in_turn_in_each_round),
+        TEST(name_that_hangs_hides_no_other_server),
         TEST(waiters_of_a_mutex_do_not_wake_each_other),
         TEST(watches_of_clients_that_contend_do_not_grow),
         TEST(waiter_behind_one_that_gives_up_waits_on),
