@@ -432,8 +432,8 @@ static void run_soon(double pause_s) {
     ev_timer_start(EV_DEFAULT, &run.again);
 }
 
-/* Starts the command if the lock is held; not yet, if the grant came so late, or so much of the term
- * is over, that the deadline is near before the next renewal: the command would be ended as it
+/* Starts the command if the lock is held; not yet, if the grant came so late, or so much of the
+ * term is over, that the deadline is near before the next renewal: the command would be ended as it
  * begins. Where an engine may give less than was asked for, the most that was left counts as the
  * lease: at the grant, or after a renewal. */
 static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {

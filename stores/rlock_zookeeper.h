@@ -63,7 +63,7 @@ typedef struct rlock__zk_node {
     int64_t end_us;     /* of the lease of a hold */
     uint32_t before, seq;
     bool queued;
-    bool first; /* a hold of ours was right before it in a FAIR line, and is gone */
+    bool first;    /* a hold of ours was right before it in a FAIR line, and is gone */
     size_t parent; /* bytes of the path that are the key's */
     char path[1];  /* longer; without a name behind the parent's: it is not known */
 } rlock__zk_node;
@@ -77,11 +77,11 @@ typedef struct rlock__zk_op {
     rlock_request *request; /* NULL: it was forgotten */
     uint8_t op, flags;
     char sort;
-    bool looked; /* a list was read before */
-    bool watch;  /* the list that it waits for is to be watched */
-    bool made;   /* it may have made a node */
-    bool making; /* that is not answered yet */
-    bool alone;  /* its list failed meanwhile, as `rc` says */
+    bool looked;             /* a list was read before */
+    bool watch;              /* the list that it waits for is to be watched */
+    bool made;               /* it may have made a node */
+    bool making;             /* that is not answered yet */
+    bool alone;              /* its list failed meanwhile, as `rc` says */
     rlock_link look;         /* among the lists that are out, or in one of the next two */
     rlock_link served, next; /* of others: by the same list, and by the one after that */
     const char *text;        /* of a fault that is told when its own node is away */
@@ -121,13 +121,13 @@ typedef struct rlock__zk { /* the store as one client sees it */
     int out;                     /* how many are being done */
     rlock_link buckets[RLOCK__ZK_BUCKETS];
     bool up, expired, refused, resolving, closing, watched;
-    bool served;         /* this handle was up: its watches would be set anew with one packet */
-    int count, failed;   /* servers; of them, those that were tried in vain one after the other */
-    int rounds;          /* in which all of them were */
-    int state;           /* the library's, after the last turn */
-    int64_t tried_us;    /* when the server that is not there yet was asked last */
-    int64_t session;     /* its id, or 0 */
-    int64_t given_ms;    /* the timeout of the session, or 0 */
+    bool served;       /* this handle was up: its watches would be set anew with one packet */
+    int count, failed; /* servers; of them, those that were tried in vain one after the other */
+    int rounds;        /* in which all of them were */
+    int state;         /* the library's, after the last turn */
+    int64_t tried_us;  /* when the server that is not there yet was asked last */
+    int64_t session;   /* its id, or 0 */
+    int64_t given_ms;  /* the timeout of the session, or 0 */
     int64_t timeout_us, alive_us, next_us, backoff_ms;
     int64_t ready_us; /* when it was up last */
     int64_t heard_us; /* while it is down: when it went, or the attempt to connect began */
@@ -1467,7 +1467,8 @@ static inline void rlock__zk_host_of(const char *at, char host[256], char port[8
     size_t len = strcspn(at, ","), name_len = strcspn(at, ":,");
     bool has = name_len < len;
     snprintf(host, 256, "%.*s", (int)name_len, at);
-    snprintf(port, 8, "%.*s", has ? (int)(len - name_len - 1) : 4, has ? at + name_len + 1 : "2181");
+    snprintf(port, 8, "%.*s", has ? (int)(len - name_len - 1) : 4,
+             has ? at + name_len + 1 : "2181");
 }
 
 static inline bool rlock__zk_asks(const rlock__zk *zk) {
@@ -1756,8 +1757,8 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
     }
     /* Before a silent server is left, what came while the process stood still is read. */
     leave_us = rlock__zk_leave_us(zk);
-    unread = leave_us >= 0 && leave_us <= now_us && zk->fd >= 0 &&
-             zoo_state(zk->zh) == zk->state && zk->state != ZOO_CONNECTING_STATE &&
+    unread = leave_us >= 0 && leave_us <= now_us && zk->fd >= 0 && zoo_state(zk->zh) == zk->state &&
+             zk->state != ZOO_CONNECTING_STATE &&
              recv(zk->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     rlock__zk_turn(zk, unread ? ZOOKEEPER_READ : 0);
     leave_us = zk->zh ? rlock__zk_leave_us(zk) : -1;
@@ -1785,8 +1786,8 @@ static inline void rlock__zk_submit(void *state, rlock_request *request) {
     request->sent_us = rlock_client_now_us(zk->client);
     request->store.data = NULL;
     node = request->op == RLOCK_OP_ACQUIRE ? rlock__zk_find(zk, request->token) : NULL;
-    urgent = request->op == RLOCK_OP_RENEW || request->op == RLOCK_OP_RELEASE ||
-             (node && node->first);
+    urgent =
+        request->op == RLOCK_OP_RENEW || request->op == RLOCK_OP_RELEASE || (node && node->first);
     rlock__zk_list_add(urgent ? &zk->urgent : &zk->requests, &request->store.link);
     if (!zk->zh && !zk->resolving) {
         rlock_timer_set(zk->client, &zk->timer, request->sent_us);

@@ -355,7 +355,8 @@ static int files_tried_ahead(void) {
     int status = 0;
     pid_t pid = fork(), inner;
     if (pid == 0) {
-        FILE *offsets = unshare(CLONE_NEWTIME) == 0 ? fopen("/proc/self/timens_offsets", "w") : NULL;
+        FILE *offsets =
+            unshare(CLONE_NEWTIME) == 0 ? fopen("/proc/self/timens_offsets", "w") : NULL;
         if (offsets == NULL || fprintf(offsets, "boottime 86400 0\n") < 0 || fclose(offsets) != 0) {
             _exit(NO_NAMESPACE);
         }

@@ -207,7 +207,8 @@ static bool is_for_us(struct evhttp_request *request) {
         return false;
     }
     if ((alone && host && !is_local(host)) ||
-        (origin && (!host || strncmp(origin, "http://", 7) != 0 || strcmp(origin + 7, host) != 0))) {
+        (origin &&
+         (!host || strncmp(origin, "http://", 7) != 0 || strcmp(origin + 7, host) != 0))) {
         front_answer(request, 403, "this is for the shop's own page");
         return false;
     }

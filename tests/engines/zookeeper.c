@@ -382,9 +382,7 @@ static void name_is_resolved_and_each_host_is_tried(void **state) {
     assert_int_equal(owner_acquire(o, 300, 1000), RLOCK_ERR_CONN);
 }
 
-static struct {
-    int fd[2], count[2];
-} doors;
+static struct { int fd[2], count[2]; } doors;
 
 static int doors_are_tried_thrice(void *nothing) {
     int i;
