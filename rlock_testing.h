@@ -678,11 +678,43 @@ static inline void rlock__testing_woken(void *owner, const char *key, size_t key
     rlock__testing_push(owner, RLOCK__TESTING_WOKEN, key, key_len, 0);
 }
 
+/* A waiter whose client is not connected loses its position, and what it was offered. */
+static inline void rlock__testing_pass_over(rlock__testing_conn *conn,
+                                            const rlock__testing_key *known, uint64_t token) {
+    rlock__testing_letter *letter;
+    rlock_request request;
+    rlock_terms terms;
+    memset(&request, 0, sizeof request);
+    memset(&terms, 0, sizeof terms);
+    request.key = (const char *)(known + 1);
+    request.key_len = (uint32_t)known->len;
+    request.op = RLOCK_OP_RELEASE;
+    request.token = token;
+    request.terms = &terms;
+    terms.kind = known->kind;
+    terms.permits = known->permits;
+    terms.weight = terms.count = 1;
+    terms.lens = &request.key_len;
+    letter = rlock__testing_letter_new(conn, RLOCK__TESTING_ANSWER, &request);
+    if (letter) { /* without memory the offer stands for as long as it lasts */
+        letter->lost = true;
+        rlock__testing_append(&conn->sent, &letter->link);
+        rlock__testing_execute(letter);
+    }
+}
+
 static inline void rlock__testing_notified(void *owner, const char *key, size_t key_len,
                                            uint64_t token) {
-    rlock__testing_world *world = ((rlock__testing_conn *)owner)->event.process->world;
-    const rlock__testing_key *known = rlock__testing_key_of(world, key, key_len);
-    if (!known || !known->unheard) {
+    rlock__testing_conn *conn = (rlock__testing_conn *)owner;
+    const rlock_testing *t = conn->event.process;
+    const rlock__testing_key *known = rlock__testing_key_of(t->world, key, key_len);
+    bool connected = conn->phase == RLOCK__TESTING_READY && !conn->closing;
+    if (known && known->unheard) {
+        return;
+    }
+    if (known && (t->killed || (!connected && t->condition != RLOCK_TESTING_SILENT))) {
+        rlock__testing_pass_over(conn, known, token);
+    } else {
         rlock__testing_push(owner, RLOCK__TESTING_NOTIFIED, key, key_len, token);
     }
 }

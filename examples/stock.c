@@ -193,6 +193,9 @@ int main(int argc, char **argv) {
         }
         usleep(i == 0 ? 50000 : 0);
     } while (i >= 0);
-    printf(*sold == stock ? ": exact\n" : ": OVERSOLD BY %d\n", *sold - stock);
+    printf(*sold == stock  ? ": exact\n"
+           : *sold > stock ? ": OVERSOLD BY %d\n"
+                           : ": NOT ALL IS SOLD\n",
+           *sold - stock);
     return failed != 0 || (use_lock && *sold != stock);
 }

@@ -869,6 +869,49 @@ static void waiters_of_a_queue_are_served_in_their_order(void **state) {
     }
 }
 
+/* What a real server does when nobody hears its notification: docs/guarantees.md, "The queue". */
+static void waiter_whose_client_is_gone_is_passed_over(void **state) {
+    static const char *const keys[] = {"down", "denied", "killed"};
+    rlock_options options;
+    int i;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.kind = RLOCK_KIND_FAIR;
+    for (i = 0; i < 3; i++) {
+        rlock_testing *two = rlock_testing_new(t);
+        rlock_client *other = client_on(two);
+        struct owner *gone, *next;
+        int64_t start_ms;
+        options.key = keys[i];
+        gone = owner_with(other, &options);
+        next = owner_with(client, &options);
+        assert_int_equal(rlock_testing_hold(t, keys[i], 60000), RLOCK_OK);
+        acquire(gone, RLOCK_FOREVER, 0);
+        rlock_testing_pass(t, 10);
+        acquire(next, RLOCK_FOREVER, 0);
+        rlock_testing_pass(t, 10);
+        if (i == 2) {
+            rlock_testing_kill(two);
+        } else {
+            rlock_testing_server(two, i == 0 ? RLOCK_TESTING_DOWN : RLOCK_TESTING_DENIED);
+        }
+        start_ms = rlock_testing_now_ms(t);
+        assert_int_equal(rlock_testing_let_go(t, keys[i]), RLOCK_OK);
+        rlock_testing_pass(t, TIMEOUT_MS / 2);
+        assert_int_equal(next->count[RLOCK_ACQUIRED], 1);
+        assert_int_equal(next->at_ms[RLOCK_ACQUIRED], start_ms);
+        assert_int_equal(rlock_release(next->lock, NULL, NULL), RLOCK_OK);
+        rlock_testing_server(two, RLOCK_TESTING_UP);
+        rlock_testing_pass(t, 1500);
+        assert_int_equal(gone->count[RLOCK_ACQUIRED], i < 2);
+        assert_int_equal(gone->status[RLOCK_ACQUIRED], i == 1 ? RLOCK_ERR_AUTH : RLOCK_OK);
+        rlock_free(gone->lock);
+        gone->lock = NULL;
+        rlock_client_free(other);
+        rlock_testing_free(two);
+    }
+}
+
 static void commands_that_mean_nothing_are_refused(void **state) {
     (void)state;
     assert_int_equal(rlock_testing_hold(t, "k", 9), RLOCK_ERR_ARG);
@@ -1158,6 +1201,7 @@ int main(int argc, char **argv) {
         TEST(others_know_the_kind_of_the_key),
         TEST(full_server_says_of_several_keys_that_one_of_them_is_held),
         TEST(waiters_of_a_queue_are_served_in_their_order),
+        TEST(waiter_whose_client_is_gone_is_passed_over),
         TEST(commands_that_mean_nothing_are_refused),
         TEST(store_needs_the_loop_of_its_process),
         TEST(faults_of_one_process_are_not_those_of_another),
