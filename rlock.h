@@ -3433,6 +3433,7 @@ typedef struct rlock__sync {
     bool wanted;     /* something was sent that the next one has to cover */
     bool out;        /* one is; the server runs what comes behind it after its answer */
     bool refused;    /* the last one was; it was logged */
+    bool opens;      /* none was sent yet: the push connection is opened first */
     char words[RLOCK__LINE];
 } rlock__sync;
 
@@ -4836,9 +4837,15 @@ static bool rlock__wants_notifications(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
-/* True if the push connection is wanted for anything. */
-RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
+/* True if something is to be heard on the push connection. */
+RLOCK__NOINLINE static bool rlock__listens(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
+}
+
+/* True if the push connection is wanted for anything. With replicas it is there all the time: the
+ * last releases are sent on it if a WAIT holds up the command connection. */
+static bool rlock__pushes(const rlock__redis *redis) {
+    return rlock__listens(redis) || redis->sync.replicas;
 }
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
@@ -4939,7 +4946,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
-        redis->sharded = conn->shard = false;
+        redis->sharded = conn->shard = redis->sync.opens = false;
     }
     rlock__redis_pushing(redis);
     if (!conn->walks) {
@@ -5447,9 +5454,9 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 }
 
 /* After the last command of a flush: asks whether replicas have what was sent since the last time,
- * unless one is out. */
+ * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted && !redis->sync.out) {
+    if (redis->sync.wanted && !redis->sync.out && !redis->sync.opens) {
         redis->sync.wanted = false;
         rlock__put_words(redis, "WAIT", 2);
         rlock__put_number(redis, (uint64_t)redis->sync.replicas);
@@ -5577,6 +5584,13 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
+/* Nothing is to be heard on the push connection: ends it, unless it is wanted all the same. */
+static void rlock__push_spare(rlock__redis *redis) {
+    if (!rlock__pushes(redis)) {
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+    }
+}
+
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
@@ -5604,10 +5618,10 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__pushes(redis)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
-    } else {
+    } else if (rlock__listens(redis)) {
         rlock__push_subscribe(redis);
+    } else {
+        rlock__push_spare(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -5634,8 +5648,8 @@ static void rlock__track(rlock__redis *redis) {
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__pushes(redis)) {
-        rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
+    if (!rlock__listens(redis)) {
+        rlock__push_spare(redis);
         return;
     }
     if (!rlock__tracks(redis) || rlock__by_channel(redis)) {
@@ -6259,6 +6273,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
+    } else {
+        redis->sync.opens = false;
     }
     rlock__track(redis);
 }
@@ -7159,18 +7175,53 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
+/* True if a last command may be sent on a connection. */
+static bool rlock__conn_speaks(const rlock__conn *conn) {
+    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+}
+
+/* Sends what was formatted last, of whose answer nobody hears. */
+static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+    rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
+    if (aside) {
+        rlock__conn_add(&redis->push);
+    }
+}
+
+/* Where nothing is subscribed to, a connection takes all commands. */
+static void rlock__push_unsubscribe(rlock__redis *redis) {
+    rlock__put_words(redis, "UNSUBSCRIBE", 0);
+    rlock__conn_add(&redis->push);
+    if (redis->sharded) {
+        rlock__put_words(redis, "SUNSUBSCRIBE", 0);
+        rlock__conn_add(&redis->push);
+    }
+}
+
+static void rlock__goodbye_write(rlock__conn *conn) {
+    rlock__conn_prepare(conn);
+    redisAsyncHandleWrite(conn->ac);
+}
+
 /* The last write: all releases, of each script the first in full: a server may not know it yet.
- * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
+ * Answers are switched off: a server that cannot deliver one drops what it has not executed yet.
+ *
+ * A connection that ends while a WAIT of it is out is dropped with all that came behind. So the
+ * releases go out on the push connection as well. On the command connection they end what stands
+ * before them, if the WAIT is answered first. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
-    rlock__conn *conn = &redis->commands;
-    bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    bool usable = rlock__conn_speaks(&redis->commands);
+    bool aside = usable && redis->sync.out && rlock__conn_speaks(&redis->push);
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     queue = rlock__redis_next(redis);
+    if (aside) {
+        rlock__push_unsubscribe(redis);
+    }
     if (usable && queue) {
         rlock__put_words(redis, "CLIENT REPLY OFF", 0);
-        rlock__conn_send(conn, rlock__on_nothing, NULL);
+        rlock__goodbye_say(redis, aside);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
@@ -7179,13 +7230,15 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             unsigned row = 1u << rlock__row(redis, request);
             request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
-            rlock__conn_send(conn, rlock__on_nothing, NULL);
+            rlock__goodbye_say(redis, aside);
             known |= row;
         }
     }
+    if (aside) {
+        rlock__goodbye_write(&redis->push);
+    }
     if (usable) {
-        rlock__conn_prepare(conn);
-        redisAsyncHandleWrite(conn->ac);
+        rlock__goodbye_write(&redis->commands);
     }
 }
 
@@ -7335,6 +7388,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     rlock__list_init(&redis->spare);
     rlock__list_init(&redis->sync.kept);
     redis->sync.replicas = config->replicas;
+    redis->sync.opens = config->replicas != 0;
     redis->sync.ms = config->replicas_ms;
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
@@ -14405,4 +14459,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 4ce85a0577821444 */
+/* tools/join makes this file of src/: edit that. Digest of all above: d37591c8e49bc053 */

@@ -594,6 +594,105 @@ static void grant_between_two_questions_is_not_forgotten(void **state) {
     }
 }
 
+/* Says which tokens are released on the push connection. */
+static char released_aside[256];
+
+static const char *notes_releases_aside(const struct stage_conn *conn, const struct words *words) {
+    if (conn->watching && words->count > 3 && strncmp(words->text[0], "EVAL", 4) == 0) {
+        snprintf(released_aside + strlen(released_aside),
+                 sizeof released_aside - strlen(released_aside), "%s ", words->text[3]);
+    }
+    return stage.client == NULL ? "" : NULL; /* it hears no answer any more */
+}
+
+/* The server drops what stands behind a WAIT when its connection ends: the push connection is there
+ * for the releases, whether anything is to be heard on it or not. */
+static void client_that_is_freed_during_a_wait_releases_beside_it(void **state) {
+    static const char *const lies[] = {NULL, "CLIENT TRACKING", "SUBSCRIBE", "CLIENT ID"};
+    size_t n;
+
+    (void)state;
+    for (n = 0; n < sizeof lies / sizeof lies[0]; n++) {
+        rlock_client *client = synced(":2\r\n");
+        struct owner *held[2], *asks = owner_new(client, "k2"), *last = owner_new(client, "k3");
+
+        if (lies[n] != NULL) {
+            stage_lies(lies[n], "-NOPERM this user has no permissions\r\n", true, false);
+        }
+        stage.script = notes_releases_aside;
+        held[0] = owner_new(client, "k0");
+        held[1] = owner_new(client, "k1");
+        acquires_of(held, 2);
+        stage_runs(2000);
+        assert_true(rlock_is_held(held[1]->lock));
+        waits_end_so("");
+        assert_int_equal(rlock_acquire(asks->lock, 0, 0, owner_told, asks), RLOCK_OK);
+        stage_runs(5);
+        assert_int_equal(rlock_release(held[0]->lock, owner_told, held[0]), RLOCK_OK);
+        assert_int_equal(rlock_acquire(last->lock, 0, 0, owner_told, last), RLOCK_OK);
+        stage_runs(5);
+        stage.trail[0] = released_aside[0] = '\0';
+        rlock_client_free(client);
+        kit_clients[0] = NULL;
+        stage_serves();
+        assert_int_equal(strncmp(stage.trail, "UNSUBSCRIBE ", 12), 0);
+        assert_int_equal(stage_count("CLIENT REPLY"), 1);
+        assert_int_equal(stage_count(RELEASED_IN_FULL), 1);
+        assert_non_null(strstr(released_aside, "k0 "));
+        assert_non_null(strstr(released_aside, "k1 "));
+        assert_non_null(strstr(released_aside, "k2 "));
+        assert_non_null(strstr(released_aside, "k3 "));
+    }
+}
+
+/* Without a WAIT that is out one connection says it all. */
+static void client_that_is_freed_without_a_wait_releases_once(void **state) {
+    rlock_client *client = synced(":2\r\n");
+    struct owner *held = held_beside(client);
+
+    (void)state;
+    stage_runs(500);
+    assert_true(rlock_is_held(held->lock));
+    stage.script = notes_releases_aside;
+    stage.trail[0] = released_aside[0] = '\0';
+    rlock_client_free(client);
+    kit_clients[0] = NULL;
+    stage_serves();
+    assert_int_equal(stage_count(RELEASED_IN_FULL), 1);
+    assert_string_equal(released_aside, "");
+}
+
+static const char *greets_no_push(const struct stage_conn *conn, const struct words *words) {
+    return conn->watching && liar_hears(words, "INFO server") ? "" : NULL;
+}
+
+/* The first WAIT leaves when the push connection is there, or has failed. */
+static void first_question_waits_for_the_push_connection(void **state) {
+    int way;
+
+    (void)state;
+    for (way = 0; way < 2; way++) {
+        rlock_client *client = synced(":2\r\n");
+        struct owner *o = owner_new(client, "k");
+
+        stage.script = greets_no_push;
+        assert_int_equal(rlock_acquire(o->lock, 0, 0, owner_told, o), RLOCK_OK);
+        stage_runs(20);
+        assert_true(stage_heard("SET k"));
+        assert_false(stage_heard("WAIT"));
+        assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+        stage.script = NULL;
+        if (way == 0) {
+            stage_says(stage_conn(true), "$0\r\n\r\n");
+        } else {
+            stage_hangs_up(stage_conn(true));
+        }
+        stage_runs(5);
+        assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
+        assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
+    }
+}
+
 /* hiredis has no memory for the WAIT, or for what follows it. */
 static void wait_that_cannot_be_sent_leaves_nothing(void **state) {
     unsigned n;

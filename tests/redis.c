@@ -2214,6 +2214,7 @@ int main(int argc, char **argv) {
         TEST(offer_that_is_taken_is_copied_or_does_not_count),
         TEST(waiter_is_granted_when_the_replica_is_back),
         TEST(hold_without_replicas_ends_by_its_deadline),
+        TEST(nothing_is_left_of_a_client_that_is_freed_at_any_moment),
     };
 
     if (argc > 1) {

@@ -221,4 +221,86 @@ static void offer_that_is_taken_is_copied_or_does_not_count(void **state) {
     replica_ends();
 }
 
+#define EACH 7
+#define EACH_KEY "a b c d e {f}1 {f}2 g"
+
+/* One of each kind, and one with a fencing token. */
+static void each_of(rlock_client *client, struct owner **owners) {
+    static const char *const set[] = {"{f}1", "{f}2"};
+    static const char *const names[EACH] = {"a", "b", "c", "d", "e", NULL, "g"};
+    static const rlock_kind kinds[EACH] = {RLOCK_KIND_MUTEX,     RLOCK_KIND_FAIR,  RLOCK_KIND_READ,
+                                           RLOCK_KIND_SEMAPHORE, RLOCK_KIND_WRITE, RLOCK_KIND_MUTEX,
+                                           RLOCK_KIND_MUTEX};
+    int i;
+
+    for (i = 0; i < EACH; i++) {
+        rlock_options options;
+
+        memset(&options, 0, sizeof options);
+        options.key = names[i];
+        options.kind = kinds[i];
+        options.permits = kinds[i] == RLOCK_KIND_SEMAPHORE ? 3 : 0;
+        options.keys = names[i] == NULL ? set : NULL;
+        options.key_count = names[i] == NULL ? 2 : 0;
+        options.fencing = i == EACH - 1;
+        owners[i] = owner_with(client, &options);
+    }
+}
+
+static void each_asks(struct owner **owners) {
+    int i;
+
+    for (i = 0; i < EACH; i++) {
+        assert_int_equal(rlock_acquire(owners[i]->lock, 5000, 60000, owner_told, owners[i]),
+                         RLOCK_OK);
+    }
+}
+
+static int none_is_left(void *arg) {
+    (void)arg;
+    return num(ask(&server, "EXISTS " EACH_KEY)) == 0;
+}
+
+/* The server drops what stands behind a WAIT of a connection that ends. */
+static void nothing_is_left_of_a_client_that_is_freed_at_any_moment(void **state) {
+    int turns, way, i;
+
+    (void)state;
+    replica_begins();
+    for (turns = 0; turns < 30; turns++) {
+        for (way = 0; way < 3; way++) { /* they are asked for, held, released */
+            rlock_client *client = synced_on(RLOCK_WIRE_STRING, 1);
+            struct owner *owners[EACH], *other = owner_new(client, "other");
+
+            each_of(client, owners);
+            server_resume(&replica);
+            if (way > 0) {
+                each_asks(owners);
+                for (i = 0; i < EACH; i++) {
+                    assert_int_equal(owner_wait(owners[i], RLOCK_ACQUIRED, 5000), RLOCK_OK);
+                }
+            }
+            server_pause(&replica);
+            if (way == 0) {
+                each_asks(owners);
+            } else {
+                assert_int_equal(rlock_acquire(other->lock, 0, 60000, owner_told, other), RLOCK_OK);
+            }
+            for (i = 0; i < turns; i++) {
+                rlock_poll_once(kit_poll, 1);
+                if (way == 2 && i == turns / 2) { /* behind the WAIT */
+                    assert_int_equal(rlock_release(owners[0]->lock, owner_told, owners[0]),
+                                     RLOCK_OK);
+                }
+            }
+            rlock_client_free(client);
+            kit_client_count--;
+            assert_true(kit_until(none_is_left, NULL, 2000));
+            assert_true(key_goes(&server, "other", 2000));
+            kit_reset();
+        }
+    }
+    replica_ends();
+}
+
 #endif /* TESTS_REDIS_WAIT_H */

@@ -50,6 +50,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
+    } else {
+        redis->sync.opens = false;
     }
     rlock__track(redis);
 }

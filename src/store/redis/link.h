@@ -369,9 +369,15 @@ static bool rlock__wants_notifications(const rlock__redis *redis) {
     return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
 }
 
-/* True if the push connection is wanted for anything. */
-RLOCK__NOINLINE static bool rlock__pushes(const rlock__redis *redis) {
+/* True if something is to be heard on the push connection. */
+RLOCK__NOINLINE static bool rlock__listens(const rlock__redis *redis) {
     return rlock__tracks(redis) || rlock__wants_notifications(redis);
+}
+
+/* True if the push connection is wanted for anything. With replicas it is there all the time: the
+ * last releases are sent on it if a WAIT holds up the command connection. */
+static bool rlock__pushes(const rlock__redis *redis) {
+    return rlock__listens(redis) || redis->sync.replicas;
 }
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
@@ -472,7 +478,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
-        redis->sharded = conn->shard = false;
+        redis->sharded = conn->shard = redis->sync.opens = false;
     }
     rlock__redis_pushing(redis);
     if (!conn->walks) {

@@ -129,6 +129,13 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
     rlock__conn_say(&redis->push, rlock__on_message, NULL);
 }
 
+/* Nothing is to be heard on the push connection: ends it, unless it is wanted all the same. */
+static void rlock__push_spare(rlock__redis *redis) {
+    if (!rlock__pushes(redis)) {
+        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+    }
+}
+
 static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
@@ -156,10 +163,10 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (redis->push.state != RLOCK__CONN_READY) {
         redis->tracked = false; /* it went meanwhile */
-    } else if (!rlock__pushes(redis)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
-    } else {
+    } else if (rlock__listens(redis)) {
         rlock__push_subscribe(redis);
+    } else {
+        rlock__push_spare(redis);
     }
     rlock__redis_pushing(redis);
 }
@@ -186,8 +193,8 @@ static void rlock__track(rlock__redis *redis) {
         redis->tracking_refused = true;
         redis->push_refused = !rlock__by_channel(redis);
     }
-    if (!rlock__pushes(redis)) {
-        rlock__conn_doom(push, RLOCK_FAULT_DOWN, "not needed");
+    if (!rlock__listens(redis)) {
+        rlock__push_spare(redis);
         return;
     }
     if (!rlock__tracks(redis) || rlock__by_channel(redis)) {

@@ -197,6 +197,7 @@ typedef struct rlock__sync {
     bool wanted;     /* something was sent that the next one has to cover */
     bool out;        /* one is; the server runs what comes behind it after its answer */
     bool refused;    /* the last one was; it was logged */
+    bool opens;      /* none was sent yet: the push connection is opened first */
     char words[RLOCK__LINE];
 } rlock__sync;
 

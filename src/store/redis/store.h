@@ -441,18 +441,53 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
     (void)data;
 }
 
+/* True if a last command may be sent on a connection. */
+static bool rlock__conn_speaks(const rlock__conn *conn) {
+    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+}
+
+/* Sends what was formatted last, of whose answer nobody hears. */
+static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+    rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
+    if (aside) {
+        rlock__conn_add(&redis->push);
+    }
+}
+
+/* Where nothing is subscribed to, a connection takes all commands. */
+static void rlock__push_unsubscribe(rlock__redis *redis) {
+    rlock__put_words(redis, "UNSUBSCRIBE", 0);
+    rlock__conn_add(&redis->push);
+    if (redis->sharded) {
+        rlock__put_words(redis, "SUNSUBSCRIBE", 0);
+        rlock__conn_add(&redis->push);
+    }
+}
+
+static void rlock__goodbye_write(rlock__conn *conn) {
+    rlock__conn_prepare(conn);
+    redisAsyncHandleWrite(conn->ac);
+}
+
 /* The last write: all releases, of each script the first in full: a server may not know it yet.
- * Answers are switched off: a server that cannot deliver one drops what it has not executed yet. */
+ * Answers are switched off: a server that cannot deliver one drops what it has not executed yet.
+ *
+ * A connection that ends while a WAIT of it is out is dropped with all that came behind. So the
+ * releases go out on the push connection as well. On the command connection they end what stands
+ * before them, if the WAIT is answered first. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
-    rlock__conn *conn = &redis->commands;
-    bool usable = conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    bool usable = rlock__conn_speaks(&redis->commands);
+    bool aside = usable && redis->sync.out && rlock__conn_speaks(&redis->push);
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     queue = rlock__redis_next(redis);
+    if (aside) {
+        rlock__push_unsubscribe(redis);
+    }
     if (usable && queue) {
         rlock__put_words(redis, "CLIENT REPLY OFF", 0);
-        rlock__conn_send(conn, rlock__on_nothing, NULL);
+        rlock__goodbye_say(redis, aside);
     }
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
@@ -461,13 +496,15 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             unsigned row = 1u << rlock__row(redis, request);
             request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
-            rlock__conn_send(conn, rlock__on_nothing, NULL);
+            rlock__goodbye_say(redis, aside);
             known |= row;
         }
     }
+    if (aside) {
+        rlock__goodbye_write(&redis->push);
+    }
     if (usable) {
-        rlock__conn_prepare(conn);
-        redisAsyncHandleWrite(conn->ac);
+        rlock__goodbye_write(&redis->commands);
     }
 }
 
@@ -617,6 +654,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     rlock__list_init(&redis->spare);
     rlock__list_init(&redis->sync.kept);
     redis->sync.replicas = config->replicas;
+    redis->sync.opens = config->replicas != 0;
     redis->sync.ms = config->replicas_ms;
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);

@@ -216,9 +216,9 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 }
 
 /* After the last command of a flush: asks whether replicas have what was sent since the last time,
- * unless one is out. */
+ * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted && !redis->sync.out) {
+    if (redis->sync.wanted && !redis->sync.out && !redis->sync.opens) {
         redis->sync.wanted = false;
         rlock__put_words(redis, "WAIT", 2);
         rlock__put_number(redis, (uint64_t)redis->sync.replicas);
