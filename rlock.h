@@ -510,8 +510,8 @@ typedef struct rlock_request {
     bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
-    int64_t longest_ms; /* ... below this: the longest lease that the token was asked for. What is
-                         longer was made so by a clock that was set back, and may be shortened */
+    int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for: it
+                         was made longer by a clock that was set back; 0 = not at all */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
@@ -3532,14 +3532,14 @@ static bool rlock__is_node(const rlock__redis *redis) {
  */
 
 #define RLOCK__LUA_STRING_ACQUIRE                                                                  \
-    "\200\213G,f,r,H\306\321\2704],\244 \200b\234\241\212\201b\231b\237f\256\275\212\202\200i="    \
+    "\200\213G,f,r,H\306\321\2703],\244 \200b\234\241\212\201b\231b\237f\256\275\212\202\200i="    \
     "\240\201G\211\200m=\277\222\241G)\230\240\201\252m\262\204m\224\251m\250'^%d+$\214\221m+H>=2" \
     "^53\330the fence count\254 is no \305 below 2^53'}\202\350\277\222TIME\214\201h.\254r\330fen" \
     "ces, queues\231quarantine need TIME in scripts: '\232h.\254r}\202i=h\207*1\266\266+h\247\201" \
     "m+1>i\211i=m+1\224\271G,\261\260i+H-1)\273+\274)i=\261\260i\225\201b\211\200e\234PTTL\203"    \
-    "\212\201r\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317\315min(e,\2423]),r" \
-    ")\336\265 \271\213f\273\272i"
-#define RLOCK__SHA_STRING_ACQUIRE "\034<(\303T\211&H\241\375r\213\340\360\077\016\366*\342\201"
+    "\212\201r\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317\315min(e,\315hug"   \
+    "\220,r)\336\265 \271\213f\273\272i"
+#define RLOCK__SHA_STRING_ACQUIRE "<\371`\357\211S\316y\275\275\360\230\232\377[\245J\337\2157"
 #define RLOCK__LUA_STRING_RENEW                                                                    \
     "\200\213f,r\306\263,\264,\244 \200b\234\241\212\201b\237f\256b\231\216\230\245\202\200e\234P" \
     "TTL\203\212\201r\237\240\206\201e<\216\206\271\213f,'XX\214\265 \205\253\213\317\315min(e,"   \
@@ -3554,15 +3554,15 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\234\253\213\315min(e,f)\336\202\205\257\326\204table.concat(N)"
 #define RLOCK__SHA_STRING_RENEW_MANY "JV\357y\200\370\311\331o\204\032\336\016r\254G\204:D\025"
 #define RLOCK__LUA_REDISSON_ACQUIRE                                                               \
-    "\200\213G,f,r,H,a,k=\227\207,\321\2704],\244,\277 \200J\234H\257\213f)\2331 \251J\231\205"   \
+    "\200\213G,f,r,H,a,k=\227\207,\321\2703],\244,\277 \200J\234H\257\213f)\2331 \251J\231\205"   \
     "\257\212\2331\256\275\212\202\200i=\240\201G\211\200m=k\222\241G)\230\240\201\252m\262\204m" \
     "\224\251m\250'^%d+$\214\221m+H>=2^53\330the fence count\254 is no \305 below 2^53'}\202\350" \
     "\277\222TIME\214\201h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h."   \
     "\254r}\202i=h\207*1\266\266+h\247\201m+1>i\211i=m+1\224\271G,\261\260i+H-1)\273+\274)i=\261" \
     "\260i\225\201J\211\200e\234PTTL\203\212\201r\237\240\206\201e<\216\206\205HSET\203\213f,1)"  \
-    "\265 \205\253\213\317\315min(e,\2423]),r)\336\265 \205HSET\203\213f,1)\200b=k\222\253\213r"  \
-    "\226\252b\262\303\204b\224\202\204i"
-#define RLOCK__SHA_REDISSON_ACQUIRE "\317\337I\277\322z\042P\035\363\021\361>~\266\352RY\211\277"
+    "\265 \205\253\213\317\315min(e,\315hug\220,r)\336\265 \205HSET\203\213f,1)\200b=k\222\253"   \
+    "\213r\226\252b\262\303\204b\224\202\204i"
+#define RLOCK__SHA_REDISSON_ACQUIRE "7\244Y\3061]\252\360\370\020\266\304\227A\374F\211\317B\013"
 #define RLOCK__LUA_REDISSON_RENEW                                                                \
     "\200\213f,r\306\263,\264,\244 \201\205H\257\213f)\267\204\205\257\212\245\202\200e\234PTTL" \
     "\203\212\201r\237\240\206\201e<\216\206\205HSET\203\213f,1)\265 \205\253\213\317\315min(e," \
@@ -3612,15 +3612,16 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\226\264\206k\222S\307\2721"
 #define RLOCK__SHA_REDISSON_FORCE "\345\020\014\333\3169\345Y$\206\313I\313\226\211\335&%J\317"
 #define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
-    "\200f,r,H=\263,\264,\2424]\200a,g,\210i=\244,#\227,{},\240\201H\211g=g/2\224\341g\337b\223"   \
+    "\200f,r,H=\263,\264,\2423]\200a,g,\210i=\244,#\227,{},\240\201H\211g=g/2\224\341g\337b\223"   \
     "\234\241\227\223\226b\223\217b\223\237f\256\275\227\223\336\201H\211\350\277\222TIME\214\201" \
     "h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h.\254r}\202i=h\207*1\266" \
     "\266+h\247f\221d=g+1,#\227\337\200m\234\241\227\223)\230\240\251m\250'^%d+$\214\221m+H>=2^53" \
     "\330the fence count\254 is no \305 below 2^53'}\202\201m+1>i\211i=m+1\224\202\200j=\261\260i" \
     "+H-1)i=\261\260i)f\221d=g+1,#\227\337\271\227\223,j\273+\274\336\341g\337\251b\223\206\271"   \
     "\227\223,f\273)\265 \200c=\227\223\200e\234PTTL\203\212\201r\237\240\206\201e<\216\206\271"   \
-    "\213f,'XX\214\265 \205\253\213\317\315min(e,\2423]),r)\336\202\202\204i"
-#define RLOCK__SHA_KEYS_ACQUIRE "g]\375\205\227\017\266\032\214\004\320\265^\134z\257x\317\241\210"
+    "\213f,'XX\214\265 \205\253\213\317\315min(e,\315hug\220,r)\336\202\202\204i"
+#define RLOCK__SHA_KEYS_ACQUIRE \
+    "\344\025F\077\010\010K\226\316k\177\353\303\207\344\231\247\346\032d"
 #define RLOCK__LUA_KEYS_RENEW                                                                    \
     "\200a=\244 \310\323\202\310\200e\234PTTL\203\212\201\264\237\240\206\201e<\216\206\271\213" \
     "\263,'XX\214\265 \205\253\213\317\315min(e,\2423]),\264)\336\202\205\257\326\2041"
@@ -3630,7 +3631,7 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\265\201p\2331\211p=b\231\216\230\245\202\202\204p"
 #define RLOCK__SHA_KEYS_RELEASE "F\262d\220$\230\374)\225\000\033=\012BPc\017V\212\237"
 #define RLOCK__LUA_QUEUE                                                                           \
-    "\200_\243_m,r,_l,_o,H,G=\2424\2705\2706\2707\2708\27010],\227[3]\200a,\243\210j,A,g,C=\244,"  \
+    "\200_\243_m,r,_l,_o,H,G=\2424\2705\2706\2707\2708\2709],\227[3]\200a,\243\210j,A,g,C=\244,"   \
     "\277,\227\207,\321],'WITH\352S'\200q,v,X,O,J,R,E \350\277\222TIME\214\201h.\254r\330fences, " \
     "queues\231quarantine need TIME in scripts: '\232h.\254r}\202\200f=h\207*1\266+\316h\247/1"    \
     "\266)\200x,Q=g:sub(-1),'^[%x-]+:%d+:\301([fws])$'\201A\2360'\217\255G\231\205\257\210j)\267"  \
@@ -3644,15 +3645,15 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\224o=o\215k\222\253\210s\226\252o)\237'table'\206\204\202\201t\2331\211\334\210\220\202\204" \
     "o\224\200l\234\356\203\210\342'1\203C)\335_d(M,u)u=u\215\205\356\203j,M,M,C)while u\207\217"  \
     "\255u\207\250Q)do \334j,u\207)u\234\356\203j,M,M,C\272u\224\200W=\351l\207\233g\231l\247\221" \
-    "l[3]\217\346g)\2210)\335N(\212\200K=f+\2429]\204c>K\231K\215\317f+r,\316\212+1\225\335_g(t)"  \
-    "\200c=N(W)\200s=X \276'\274'\221c-f \200o=\255t\231T(s)\200i=\240\201G\211\200m=k\222\241G)"  \
-    "\230\240\201\252m\262\204m\224\251m\250'^%d+$\214\221m+H>=2^53\330the fence count\254 is no " \
-    "\305 below 2^53'}\202\350\277\222TIME\214\201h.\254r\330fences, queues\231quarantine need TI" \
-    "ME in scripts: '\232h.\254r}\202i=h\207*1\266\266+h\247\201m+1>i\211i=m+1\224\271G,\261\260i" \
-    "+H-1)\273+\274)i=\261\260i\225o=V(g,y(g),\213s,o\226o\215t\256o\215i\224\200_i=k\222\356\203" \
-    "j,\342\240)\207\204_i\231_i\354\233g\354\217i\246+'\221i\224\201A\2360'\206\251l\207\217\205" \
-    "\257j)\267\204_g(\340\225\201W>f\256_g(\336\201A\2362'\206\201W\267\334j,g)\265 \334\210g"    \
-    "\226W<=f\211k\222ZREM\203j,g\336\201l\207\233g\231\255l[3]\206l={}\202E=k\222\356\203j,\342"  \
+    "l[3]\217\346g)\2210)\335N(\212\200K=f+\315huge \204c>K\231K\215\317f+r,\316\212+1\225\335_g(" \
+    "t)\200c=N(W)\200s=X \276'\274'\221c-f \200o=\255t\231T(s)\200i=\240\201G\211\200m=k\222\241G" \
+    ")\230\240\201\252m\262\204m\224\251m\250'^%d+$\214\221m+H>=2^53\330the fence count\254 is no" \
+    " \305 below 2^53'}\202\350\277\222TIME\214\201h.\254r\330fences, queues\231quarantine need T" \
+    "IME in scripts: '\232h.\254r}\202i=h\207*1\266\266+h\247\201m+1>i\211i=m+1\224\271G,\261\260" \
+    "i+H-1)\273+\274)i=\261\260i\225o=V(g,y(g),\213s,o\226o\215t\256o\215i\224\200_i=k\222\356"    \
+    "\203j,\342\240)\207\204_i\231_i\354\233g\354\217i\246+'\221i\224\201A\2360'\206\251l\207\217" \
+    "\205\257j)\267\204_g(\340\225\201W>f\256_g(\336\201A\2362'\206\201W\267\334j,g)\265 \334\210" \
+    "g\226W<=f\211k\222ZREM\203j,g\336\201l\207\233g\231\255l[3]\206l={}\202E=k\222\356\203j,\342" \
     "\342C\226\255E\207\206\204W\355\202\335D(_h,K,\232.)\204\205\356BY\352\203\210_h,K,C,\232."   \
     "\225\335L(e,_a\226_a\236\343'\206X=\340 v=(x\236s'\217e\250'^p\254mits:\301$\214\221y\222"    \
     "\214)+\216\204\202\200c=\351_a)\200n=y(e,c<=f\226c>f\211q,O=q+n,c\224\202\335_c()q,v=0,\2423" \
@@ -3673,7 +3674,7 @@ static bool rlock__is_node(const rlock__redis *redis) {
     "\205\344j,\316\205Z\352\203j,g))+_l\245\246\203g\225\251m\211\205\253j,s\336\200c=l[3]\217to" \
     "\305(D\222\353\203'LIMIT\203\342'1\214\247)c=\315min(c\215O\2150,O\215c\2150)\204c>\216\217"  \
     "\315ceil(c-f)\230-1"
-#define RLOCK__SHA_QUEUE "Es\011i\000\205@\257{n\237\316\217\353\241_63A\024"
+#define RLOCK__SHA_QUEUE "2\271\362\235\216\243w\241\230\223\023kz\242\017u\311\033\274\027"
 #define RLOCK__LUA_QUEUE_RENEW                                                                     \
     "\200a,\243\210j,A,g,C=\244,\277,\227\207,\321],'WITH\352S'\200q,v,X,O,J,R,E \350\277\222TIME" \
     "\214\201h.\254r\330fences, queues\231quarantine need TIME in scripts: '\232h.\254r}\202\200f" \
@@ -4259,15 +4260,11 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
-/* The longest lease that the token was asked for; a request that is not the core's may not say. */
-static uint64_t rlock__longest_ms(const rlock_request *request) {
-    int64_t lease_ms = request->lease_ms, longest_ms = request->longest_ms;
-    return (uint64_t)(longest_ms > lease_ms ? longest_ms : lease_ms);
-}
+#define RLOCK__NO_CUT (UINT64_C(1) << 52) /* ms: no time to live is as long */
 
-static void rlock__put_leases(rlock__redis *redis, const rlock_request *request) {
-    rlock__put_number(redis, (uint64_t)request->lease_ms);
-    rlock__put_number(redis, rlock__longest_ms(request));
+/* To what a renewal may cut a time to live. */
+static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
+    rlock__put_number(redis, request->longest_ms ? (uint64_t)request->longest_ms : RLOCK__NO_CUT);
 }
 
 static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
@@ -4280,7 +4277,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + lease + sharded + fence);
+                    0u + !question + (channel || lease) + (request->op == RLOCK_OP_RENEW) + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -4291,7 +4288,10 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_token(redis, request->token);
     }
     if (lease) {
-        rlock__put_leases(redis, request);
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+        if (request->op == RLOCK_OP_RENEW) {
+            rlock__put_cut(redis, request);
+        }
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
     }
@@ -4304,7 +4304,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
 }
 
 static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {10, 7, 6, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {9, 7, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -4324,15 +4324,16 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
-    } else if (request->op == RLOCK_OP_RENEW) {
-        rlock__put_leases(redis, request);
+    } else if (acquire || request->op == RLOCK_OP_RENEW) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (request->op == RLOCK_OP_RENEW) {
+        rlock__put_cut(redis, request);
     }
     if (acquire) {
         const char *heard = redis->notifying ? "1" : "1.5";
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
-        rlock__put_number(redis, rlock__longest_ms(request));
         rlock__put_number(redis, request->fences);
     }
 }
@@ -4362,7 +4363,8 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     }
     rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
-    rlock__put_leases(redis, command->requests[0]);
+    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    rlock__put_cut(redis, command->requests[0]);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
     }
@@ -6946,7 +6948,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == first->lease_ms &&
-           rlock__longest_ms(request) == rlock__longest_ms(first) &&
+           request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
 
@@ -10632,7 +10634,8 @@ typedef struct rlock__claim {
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
-    uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;       /* granted, and the next waiter at the server was of this client */
     bool counted : 1;    /* as acquired, and not as lost */
@@ -10927,7 +10930,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     client->phases[claim->phase]--;
     client->phases[phase]++;
-    claim->phase = (uint8_t)phase;
+    claim->phase = (unsigned)phase & 15u;
     rlock__claim_unlink(claim);
     if (phase != RLOCK__ATTEMPTING) { /* a writer first: nobody looks for one among many readers */
         bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
@@ -11004,7 +11007,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
-    request->longest_ms = claim->longest_ms;
+    request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
     claim->work = RLOCK__OF(request, rlock__work, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
@@ -11037,6 +11040,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         bool maybe = client->store->forget(client->store_state, &work->request);
         RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
         claim->exists = claim->exists || maybe;
+        claim->cut = claim->cut || (maybe && work->request.op == RLOCK_OP_RENEW);
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);
@@ -12478,6 +12482,9 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
+    if (claim->cut) {
+        lease_ms = rlock__min(lease_ms, claim->longest_ms);
+    }
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
     if (request) {
@@ -12581,7 +12588,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     rlock__lock_words(claim->lock, NULL);
     claim->faulted = false;
     claim->until_us = until_us;
-    if (lease_ms < request->lease_ms) {
+    if (lease_ms < request->lease_ms || (claim->cut && lease_ms < claim->lock->lease_ms)) {
         rlock__claim_lease(claim, lease_ms);
     }
     client->refused = false;
@@ -12617,12 +12624,15 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
-static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *request,
+                                  const rlock_answer *answer) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     rlock__hold_fault(claim, answer->text);
+    claim->cut = claim->cut || (request->lease_ms && !answer->undone &&
+                                answer->fault != RLOCK_FAULT_DOWN);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -12662,7 +12672,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         return;
     }
     if (fault) {
-        rlock__renewal_failed(claim, answer);
+        rlock__renewal_failed(claim, request, answer);
     } else {
         rlock__renewed(claim, request, answer);
     }
@@ -14459,4 +14469,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: d37591c8e49bc053 */
+/* tools/join makes this file of src/: edit that. Digest of all above: ffbec0fa63a5a951 */

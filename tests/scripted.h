@@ -23,7 +23,7 @@ struct scripted_request {   /* one request as it was submitted */
     rlock_request *request; /* NULL once it is answered or forgotten */
     char key[32];
     uint8_t op, flags;
-    int64_t lease_ms;
+    int64_t lease_ms, longest_ms;
     uint64_t token, writer, next;
     uint32_t permits;
     uint16_t fences;
@@ -313,6 +313,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     record->op = request->op;
     record->flags = request->flags;
     record->lease_ms = request->lease_ms;
+    record->longest_ms = request->longest_ms;
     record->token = request->token;
     record->permits = request->permits;
     record->fences = request->fences;

@@ -80,6 +80,7 @@ static const struct CMUnitTest singles[] = {
     STOPPED(remaining_time_is_never_negative_while_the_clock_goes_on),
     CASE(clock_of_its_own_is_the_one_that_never_steps),
     CASE(watchdog_renews_at_a_third_of_the_lease),
+    CASE(renewal_that_may_come_late_cuts_no_longer_lease_that_is_told),
     CASE(watchdog_tries_faster_near_the_deadline),
     CASE(lost_comes_exactly_at_the_local_deadline_with_the_store_silent),
     CASE(lost_comes_at_the_deadline_while_the_connection_is_down),

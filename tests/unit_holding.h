@@ -73,6 +73,29 @@ static void lost_comes_at_the_deadline_while_the_connection_is_down(void **state
     SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
+/* A renewal says to what it may cut a time to live. One that was not answered may be executed after
+ * one for longer: so from then on none asks for longer, and nothing longer is told. */
+static void renewal_that_may_come_late_cuts_no_longer_lease_that_is_told(void **state) {
+    static const rlock_fault faults[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_DOWN};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *owner = holder(i == 0 ? "a" : "b", 5000);
+        bool late = faults[i] == RLOCK_FAULT_UNKNOWN;
+        SAME(owner_renew(owner, 4000), RLOCK_OK);
+        SAME(need(RLOCK_OP_RENEW)->longest_ms, 5000);
+        reply(RLOCK_OP_RENEW, scripted_fault(faults[i], "Connection reset"));
+        run_ms(0);
+        SAME(owner_renew(owner, 60000), RLOCK_OK);
+        SAME(need(RLOCK_OP_RENEW)->lease_ms, late ? 5000 : 60000);
+        SAME(need(RLOCK_OP_RENEW)->longest_ms, late ? 5000 : 60000);
+        reply(RLOCK_OP_RENEW, scripted_done());
+        run_ms(0);
+        SAME(rlock_remaining_ms(owner->lock) > 5000, !late);
+        assert_true(rlock_is_held(owner->lock));
+    }
+}
+
 static void loss_during_an_outage_tells_why_there_is_no_connection(void **state) {
     struct owner *owner = holder("key", 0), *other;
     (void)state;

@@ -107,7 +107,8 @@ typedef struct rlock__claim {
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
-    uint8_t phase;       /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;       /* granted, and the next waiter at the server was of this client */
     bool counted : 1;    /* as acquired, and not as lost */
@@ -402,7 +403,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     client->phases[claim->phase]--;
     client->phases[phase]++;
-    claim->phase = (uint8_t)phase;
+    claim->phase = (unsigned)phase & 15u;
     rlock__claim_unlink(claim);
     if (phase != RLOCK__ATTEMPTING) { /* a writer first: nobody looks for one among many readers */
         bool writer = phase == RLOCK__HOLDING && rlock__is_kind(claim, RLOCK_KIND_WRITE);
@@ -479,7 +480,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
-    request->longest_ms = claim->longest_ms;
+    request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
     claim->work = RLOCK__OF(request, rlock__work, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
@@ -512,6 +513,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         bool maybe = client->store->forget(client->store_state, &work->request);
         RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
         claim->exists = claim->exists || maybe;
+        claim->cut = claim->cut || (maybe && work->request.op == RLOCK_OP_RENEW);
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);

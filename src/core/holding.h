@@ -109,6 +109,9 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
+    if (claim->cut) {
+        lease_ms = rlock__min(lease_ms, claim->longest_ms);
+    }
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
     if (request) {
@@ -212,7 +215,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     rlock__lock_words(claim->lock, NULL);
     claim->faulted = false;
     claim->until_us = until_us;
-    if (lease_ms < request->lease_ms) {
+    if (lease_ms < request->lease_ms || (claim->cut && lease_ms < claim->lock->lease_ms)) {
         rlock__claim_lease(claim, lease_ms);
     }
     client->refused = false;
@@ -248,12 +251,15 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
 }
 
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
-static void rlock__renewal_failed(rlock__claim *claim, const rlock_answer *answer) {
+static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *request,
+                                  const rlock_answer *answer) {
     rlock_client *client = rlock__client_of(claim->lock->gate);
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     rlock__hold_fault(claim, answer->text);
+    claim->cut = claim->cut || (request->lease_ms && !answer->undone &&
+                                answer->fault != RLOCK_FAULT_DOWN);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -293,7 +299,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         return;
     }
     if (fault) {
-        rlock__renewal_failed(claim, answer);
+        rlock__renewal_failed(claim, request, answer);
     } else {
         rlock__renewed(claim, request, answer);
     }

@@ -1,7 +1,7 @@
 -- Several keys, all or none: KEYS are the keys, after them their fence counters
 -- if `fences` says that fences are wanted. The fence is above every counter's,
 -- and becomes the value of each. Answers as for one key.
---: token = ARGV[1], lease_ms = ARGV[2], longest_ms = ARGV[3], fences = ARGV[4]
+--: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3], longest_ms = math.huge
 --: again = 'SET', how = 'XX'
 local call, keys, holders, fence = redis.call, #KEYS, {}, '0'
 if fences then

@@ -7,8 +7,8 @@
 -- `follower`: of a release, who asks right after it and need not be notified.
 --: permits_said = ARGV[3], offer_ms = ARGV[4], channels = ARGV[5]
 --: lease_ms = ARGV[6], follower = ARGV[6]
---: stand = ARGV[7], writer = ARGV[8], longest_ms = ARGV[9], fences = ARGV[10]
---: counter = KEYS[3]
+--: stand = ARGV[7], writer = ARGV[8], fences = ARGV[9], counter = KEYS[3]
+--: longest_ms = math.huge
 -- include queue_head.lua
 
 -- The short ways come first, before any function is made. To acquire a key that

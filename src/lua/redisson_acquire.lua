@@ -2,7 +2,7 @@
 -- Answers as the string wire does. A hash that may not be given a time to live
 -- goes again.
 --: key = KEYS[1], counter = KEYS[2]
---: token = ARGV[1], lease_ms = ARGV[2], longest_ms = ARGV[3], fences = ARGV[4]
+--: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3], longest_ms = math.huge
 --: call = redis.call, pcall = redis.pcall
 --: again = 'HSET', how = 1
 local mine = call('HEXISTS', key, token) == 1

@@ -2,7 +2,7 @@
 -- an integer, the ms that are left of another's hold. The fence comes first and
 -- the lock last: what a user may not do ends a script with what it did before.
 --: key = KEYS[1], counter = KEYS[2]
---: token = ARGV[1], lease_ms = ARGV[2], longest_ms = ARGV[3], fences = ARGV[4]
+--: token = ARGV[1], lease_ms = ARGV[2], fences = ARGV[3], longest_ms = math.huge
 --: call = redis.call, pcall = redis.pcall
 --: again = 'SET', how = 'XX'
 local holder = call('GET', key)

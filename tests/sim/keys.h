@@ -70,6 +70,7 @@ struct token { /* a value that was seen at a key */
     int64_t permits;          /* that there were when it came to hold */
     uint64_t script, skipped; /* in which it came to hold; in which nobody heard its call */
     bool offered;             /* it holds for a turn, and has not asked since */
+    bool half;                /* ... as the server has it, perhaps another one by now */
     bool called;              /* ... and its client was told */
     bool kept;                /* it was there when its client went */
     bool late;                /* its client had given it up unanswered when it came */
@@ -107,8 +108,8 @@ struct slot { /* one key of one server */
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
     int64_t changed_us;      /* when somebody last came or went */
-    const struct token *passed_by; /* whose offer was taken away, which had not been accepted, ... */
-    uint64_t passed;               /* ... and in which script */
+    const struct token *missed_by; /* whose offer was taken away, which had not been accepted, ... */
+    uint64_t missed;               /* ... and in which script */
     uint64_t script;         /* that touched it last ... */
     bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
     struct fence {
@@ -594,7 +595,9 @@ static inline void queue_read_holders(struct slot *slot) {
             slot->strangers++;
         } else {
             struct token *token = queue_token(slot, field->name.at, field->name.size);
-            token->next_ms = (int64_t)(field->score < 0 ? -field->score : field->score);
+            double ends = field->score < 0 ? -field->score : field->score;
+            token->next_ms = (int64_t)(ends + 0.5); /* that of an offer is between two */
+            token->half = (double)token->next_ms != ends;
             if ((field->score < 0) != (token->weight > 1 || token->sort == 'f')) {
                 sim_failed("%s holds with a score of the wrong sign", token->text);
             }
@@ -763,8 +766,8 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
 
 /* True if an offer to the same client, which it let pass, was just taken away by this script. */
 static inline bool queue_let_pass(const struct slot *slot, const struct token *token) {
-    return slot->passed == slot->script && slot->passed_by != NULL &&
-           strncmp(slot->passed_by->text, token->text, 36) == 0;
+    return slot->missed == slot->script && slot->missed_by != NULL &&
+           strncmp(slot->missed_by->text, token->text, 36) == 0;
 }
 
 static inline void queue_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
@@ -885,10 +888,10 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
             token->offered = !own;
             token->called = !own && token->place == (double)(int64_t)token->place;
         }
-        if (!was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->offered) {
-            seen.turns++;
-            slot->passed_by = token;
-            slot->passed = slot->script;
+        if (!was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->half) {
+            seen.turns += token->offered;
+            slot->missed_by = token;
+            slot->missed = slot->script;
         }
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
             token->late = queue_late(by, token);

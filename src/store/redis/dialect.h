@@ -328,15 +328,11 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
 
-/* The longest lease that the token was asked for; a request that is not the core's may not say. */
-static uint64_t rlock__longest_ms(const rlock_request *request) {
-    int64_t lease_ms = request->lease_ms, longest_ms = request->longest_ms;
-    return (uint64_t)(longest_ms > lease_ms ? longest_ms : lease_ms);
-}
+#define RLOCK__NO_CUT (UINT64_C(1) << 52) /* ms: no time to live is as long */
 
-static void rlock__put_leases(rlock__redis *redis, const rlock_request *request) {
-    rlock__put_number(redis, (uint64_t)request->lease_ms);
-    rlock__put_number(redis, rlock__longest_ms(request));
+/* To what a renewal may cut a time to live. */
+static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
+    rlock__put_number(redis, request->longest_ms ? (uint64_t)request->longest_ms : RLOCK__NO_CUT);
 }
 
 static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) {
@@ -349,7 +345,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + lease + sharded + fence);
+                    0u + !question + (channel || lease) + (request->op == RLOCK_OP_RENEW) + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -360,7 +356,10 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_token(redis, request->token);
     }
     if (lease) {
-        rlock__put_leases(redis, request);
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+        if (request->op == RLOCK_OP_RENEW) {
+            rlock__put_cut(redis, request);
+        }
     } else if (channel) {
         rlock__put_channel(redis, request->key, request->key_len);
     }
@@ -373,7 +372,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
 }
 
 static void rlock__put_queued(rlock__redis *redis, const rlock_request *request) {
-    static const uint8_t arguments[] = {10, 7, 6, 5, 5, 6}; /* [rlock_op] */
+    static const uint8_t arguments[] = {9, 7, 6, 5, 5, 6}; /* [rlock_op] */
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
@@ -393,15 +392,16 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
         rlock__put_member_or_none(redis, request->next, terms->weight, sort);
-    } else if (request->op == RLOCK_OP_RENEW) {
-        rlock__put_leases(redis, request);
+    } else if (acquire || request->op == RLOCK_OP_RENEW) {
+        rlock__put_number(redis, (uint64_t)request->lease_ms);
+    }
+    if (request->op == RLOCK_OP_RENEW) {
+        rlock__put_cut(redis, request);
     }
     if (acquire) {
         const char *heard = redis->notifying ? "1" : "1.5";
-        rlock__put_number(redis, (uint64_t)request->lease_ms);
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
-        rlock__put_number(redis, rlock__longest_ms(request));
         rlock__put_number(redis, request->fences);
     }
 }
@@ -431,7 +431,8 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     }
     rlock__token(redis->client, head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
-    rlock__put_leases(redis, command->requests[0]);
+    rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
+    rlock__put_cut(redis, command->requests[0]);
     for (i = 0; i < command->count; i++) {
         rlock__put_number(redis, command->requests[i]->token);
     }

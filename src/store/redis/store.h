@@ -212,7 +212,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
            request->lease_ms == first->lease_ms &&
-           rlock__longest_ms(request) == rlock__longest_ms(first) &&
+           request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
 
