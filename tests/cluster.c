@@ -1570,8 +1570,8 @@ static void what_a_cluster_does_not_have_is_refused(void **state) {
     config = config_of("127.0.0.1:7000,");
     config.host = "127.0.0.1";
     assert_int_equal(refused(config, "config.host"), RLOCK_ERR_ARG);
-    assert_int_equal(refused(config_of("127.0.0.1:70000"), "no list"), RLOCK_ERR_ARG);
-    assert_int_equal(refused(config_of(""), "no list"), RLOCK_ERR_ARG);
+    assert_int_equal(refused(config_of("127.0.0.1:70000"), "expected host:"), RLOCK_ERR_ARG);
+    assert_int_equal(refused(config_of(""), "expected host:"), RLOCK_ERR_ARG);
     config = config_of("127.0.0.1");
     config.prefix = "{x}";
     assert_int_equal(refused(config, "prefix"), RLOCK_ERR_ARG);

@@ -49,8 +49,9 @@ typedef struct rlock_event {
                               at most 2147483647, -1 = unknown. Otherwise 0 */
     const char *text;      /* the words that belong to `status`, of the server or of what failed on
                               the way to it, or NULL; of RLOCK_LOST: the last fault since the lease
-                              was granted or renewed, else what kept it from being renewed. Valid
-                              until the callback returns */
+                              was granted or renewed, else what kept it from being renewed. At most
+                              255 bytes, without control bytes and passwords: see
+                              rlock_client_hide. Valid until the callback returns */
 } rlock_event;
 
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
