@@ -1017,7 +1017,7 @@ typedef struct rlock_event {
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
  * options.deadline. All zeros: not held. Its members are the library's. */
 typedef struct rlock_deadline {
-    uint32_t count, high, low;
+    uint32_t count, high, low, latest;
 } rlock_deadline;
 
 /* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
@@ -1141,7 +1141,8 @@ RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
 /* True if the hold of options.deadline is held now, by its local deadline and a fresh
  * RLOCK_NOW_US. Any thread may ask, at any time, also in a callback; nothing is locked. It becomes
  * false inside rlock_release, before on_lost is called, and when the deadline has passed, even if
- * the thread of the loop is stopped. False for NULL. With a loop.now_us of your own compare that
+ * the thread of the loop is stopped. It is false, too, once that clock shows an earlier time than
+ * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of your own compare that
  * with rlock_deadline_us, which returns the deadline by that clock, 0 = not held. A forked child
  * may not ask: it would be told of its parent's hold. */
 RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
@@ -10512,10 +10513,16 @@ int rlock_both_new(rlock_store **out, const struct rlock_config *from,
  * >>deadline - the deadline of a hold, for other threads to read
  */
 
+/* Time in one word, which comes round: of two such times the later is known for 25 days. */
+static uint32_t rlock__clock_mark(int64_t us) {
+    return (uint32_t)((uint64_t)us >> 10);
+}
+
 /* Two words with a count that is odd while they change: no machine needs a lock for that, also one
  * that has no atomic access to 64 bits. One thread writes. */
-static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us) {
+static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us, int64_t now_us) {
     uint32_t count = deadline->count + 1;
+    __atomic_store_n(&deadline->latest, rlock__clock_mark(now_us), __ATOMIC_RELAXED);
     __atomic_store_n(&deadline->count, count, __ATOMIC_RELAXED);
     __atomic_store_n(&deadline->high, (uint32_t)((uint64_t)until_us >> 32), __ATOMIC_RELEASE);
     __atomic_store_n(&deadline->low, (uint32_t)((uint64_t)until_us & UINT32_MAX), __ATOMIC_RELEASE);
@@ -10536,9 +10543,25 @@ int64_t rlock_deadline_us(const rlock_deadline *deadline) {
     return 0;
 }
 
+/* A clock that has gone back since anybody looked says nothing of a deadline. Who looks notes it,
+ * as the thread of the loop may be stopped: it reads what was noted before its own clock. */
 bool rlock_still_held(const rlock_deadline *deadline) {
-    int64_t until_us = rlock_deadline_us(deadline);
-    return until_us && RLOCK_NOW_US() < until_us;
+    int64_t until_us = rlock_deadline_us(deadline), now_us;
+    uint32_t *latest, seen, now;
+    if (!until_us) {
+        return false;
+    }
+    latest = (uint32_t *)(uintptr_t)&deadline->latest;
+    seen = __atomic_load_n(latest, __ATOMIC_ACQUIRE);
+    now_us = RLOCK_NOW_US();
+    now = rlock__clock_mark(now_us);
+    if (now - seen > UINT32_MAX / 2) {
+        return false;
+    }
+    if (now != seen) {
+        __atomic_store_n(latest, now, __ATOMIC_RELEASE);
+    }
+    return now_us < until_us;
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -10943,8 +10966,9 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
     if (lock->more && lock->more->deadline) {
-        int64_t stepped_us = rlock__client_of(lock->gate)->stepped_us;
-        rlock__deadline_set(lock->more->deadline, until_us ? until_us - stepped_us : 0);
+        const rlock_client *client = rlock__client_of(lock->gate);
+        rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
+                            client->clock_us - client->stepped_us);
     }
 }
 
@@ -14470,4 +14494,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 3e2d5532ca825d94 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 73ec310babea8828 */

@@ -4,6 +4,10 @@
  * made of stores that are not Redis.
  */
 
+#include <stdint.h>
+static int64_t users_clock_us(void);
+#define RLOCK_NOW_US() users_clock_us()
+
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
 #include "scripted.h"
@@ -709,6 +713,14 @@ static void quorum_is_made_of_stores_in_the_process_too(void **state) {
 #define READS 100000 /* at least, since the writer began, and ... */
 #define CHANGES 200  /* ... so many of them saw another deadline than the one before */
 
+static int64_t users_clock_off_us;
+
+static int64_t users_clock_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 + users_clock_off_us;
+}
+
 static rlock_deadline written;
 static uint32_t torn, ready; /* reads of what was not written; threads that saw enough changes */
 
@@ -736,7 +748,7 @@ static void deadline_is_read_whole_by_other_threads(void **state) {
         SAME(pthread_create(&threads[i], NULL, reads, NULL), 0);
     }
     for (i = 1; __atomic_load_n(&ready, __ATOMIC_RELAXED) < 2; i++) {
-        rlock__deadline_set(&written, (int64_t)((uint64_t)i << 32 | i));
+        rlock__deadline_set(&written, (int64_t)((uint64_t)i << 32 | i), 0);
     }
     for (i = 0; i < 2; i++) {
         SAME(pthread_join(threads[i], NULL), 0);
@@ -749,10 +761,36 @@ static void deadline_is_held_until_the_clock_of_the_system_has_passed_it(void **
     (void)state;
     memset(&written, 0, sizeof written);
     assert_false(rlock_still_held(&written));
-    rlock__deadline_set(&written, RLOCK_NOW_US() + 3600000000);
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 3600000000, RLOCK_NOW_US());
     assert_true(rlock_still_held(&written));
-    rlock__deadline_set(&written, RLOCK_NOW_US() - 1);
+    rlock__deadline_set(&written, RLOCK_NOW_US() - 1, RLOCK_NOW_US());
     assert_false(rlock_still_held(&written));
+}
+
+static void *asks(void *held) {
+    *(bool *)held = rlock_still_held(&written);
+    return NULL;
+}
+
+/* The thread of the loop is stopped: nobody shows another deadline. */
+static void deadline_is_not_believed_once_the_clock_has_gone_back(void **state) {
+    pthread_t thread;
+    bool held = false;
+    (void)state;
+    memset(&written, 0, sizeof written);
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 30000000, RLOCK_NOW_US());
+    assert_true(rlock_still_held(&written));
+    users_clock_off_us -= 60000000; /* to before it was shown */
+    assert_false(rlock_still_held(&written));
+    users_clock_off_us += 60000000 + 20000000; /* it is right again */
+    SAME(pthread_create(&thread, NULL, asks, &held), 0);
+    SAME(pthread_join(thread, NULL), 0);
+    assert_true(held);
+    users_clock_off_us -= 15000000; /* to after it was shown, and before a thread has looked */
+    assert_false(rlock_still_held(&written));
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 30000000, RLOCK_NOW_US()); /* it is renewed */
+    assert_true(rlock_still_held(&written));
+    users_clock_off_us = 0;
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -788,6 +826,7 @@ int main(int argc, char **argv) {
         STOPPED(quorum_is_made_of_stores_in_the_process_too),
         STOPPED(deadline_is_read_whole_by_other_threads),
         STOPPED(deadline_is_held_until_the_clock_of_the_system_has_passed_it),
+        STOPPED(deadline_is_not_believed_once_the_clock_has_gone_back),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

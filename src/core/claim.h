@@ -415,8 +415,9 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
     if (lock->more && lock->more->deadline) {
-        int64_t stepped_us = rlock__client_of(lock->gate)->stepped_us;
-        rlock__deadline_set(lock->more->deadline, until_us ? until_us - stepped_us : 0);
+        const rlock_client *client = rlock__client_of(lock->gate);
+        rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
+                            client->clock_us - client->stepped_us);
     }
 }
 

@@ -9,10 +9,16 @@
 #include "public/lock.h"
 #include "base/platform.h"
 
+/* Time in one word, which comes round: of two such times the later is known for 25 days. */
+static uint32_t rlock__clock_mark(int64_t us) {
+    return (uint32_t)((uint64_t)us >> 10);
+}
+
 /* Two words with a count that is odd while they change: no machine needs a lock for that, also one
  * that has no atomic access to 64 bits. One thread writes. */
-static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us) {
+static void rlock__deadline_set(rlock_deadline *deadline, int64_t until_us, int64_t now_us) {
     uint32_t count = deadline->count + 1;
+    __atomic_store_n(&deadline->latest, rlock__clock_mark(now_us), __ATOMIC_RELAXED);
     __atomic_store_n(&deadline->count, count, __ATOMIC_RELAXED);
     __atomic_store_n(&deadline->high, (uint32_t)((uint64_t)until_us >> 32), __ATOMIC_RELEASE);
     __atomic_store_n(&deadline->low, (uint32_t)((uint64_t)until_us & UINT32_MAX), __ATOMIC_RELEASE);
@@ -33,9 +39,25 @@ int64_t rlock_deadline_us(const rlock_deadline *deadline) {
     return 0;
 }
 
+/* A clock that has gone back since anybody looked says nothing of a deadline. Who looks notes it,
+ * as the thread of the loop may be stopped: it reads what was noted before its own clock. */
 bool rlock_still_held(const rlock_deadline *deadline) {
-    int64_t until_us = rlock_deadline_us(deadline);
-    return until_us && RLOCK_NOW_US() < until_us;
+    int64_t until_us = rlock_deadline_us(deadline), now_us;
+    uint32_t *latest, seen, now;
+    if (!until_us) {
+        return false;
+    }
+    latest = (uint32_t *)(uintptr_t)&deadline->latest;
+    seen = __atomic_load_n(latest, __ATOMIC_ACQUIRE);
+    now_us = RLOCK_NOW_US();
+    now = rlock__clock_mark(now_us);
+    if (now - seen > UINT32_MAX / 2) {
+        return false;
+    }
+    if (now != seen) {
+        __atomic_store_n(latest, now, __ATOMIC_RELEASE);
+    }
+    return now_us < until_us;
 }
 
 #endif /* RLOCK_CORE_DEADLINE_H */

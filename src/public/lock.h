@@ -57,7 +57,7 @@ typedef struct rlock_event {
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
  * options.deadline. All zeros: not held. Its members are the library's. */
 typedef struct rlock_deadline {
-    uint32_t count, high, low;
+    uint32_t count, high, low, latest;
 } rlock_deadline;
 
 /* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
@@ -181,7 +181,8 @@ RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
 /* True if the hold of options.deadline is held now, by its local deadline and a fresh
  * RLOCK_NOW_US. Any thread may ask, at any time, also in a callback; nothing is locked. It becomes
  * false inside rlock_release, before on_lost is called, and when the deadline has passed, even if
- * the thread of the loop is stopped. False for NULL. With a loop.now_us of your own compare that
+ * the thread of the loop is stopped. It is false, too, once that clock shows an earlier time than
+ * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of your own compare that
  * with rlock_deadline_us, which returns the deadline by that clock, 0 = not held. A forked child
  * may not ask: it would be told of its parent's hold. */
 RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
