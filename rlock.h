@@ -1142,9 +1142,9 @@ RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
  * RLOCK_NOW_US. Any thread may ask, at any time, also in a callback; nothing is locked. It becomes
  * false inside rlock_release, before on_lost is called, and when the deadline has passed, even if
  * the thread of the loop is stopped. It is false, too, once that clock shows an earlier time than
- * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of your own compare that
- * with rlock_deadline_us, which returns the deadline by that clock, 0 = not held. A forked child
- * may not ask: it would be told of its parent's hold. */
+ * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of
+ * your own compare that with rlock_deadline_us, which returns the deadline by that clock, 0 = not
+ * held. A forked child may not ask: it would be told of its parent's hold. */
 RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
 RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
@@ -14494,4 +14494,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 73ec310babea8828 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 47d147cdb8ceb11e */
