@@ -315,6 +315,25 @@ static void password_keeps_others_out(void **state) {
     assert_null(strstr(kit_log_text, "wr0ng"));
 }
 
+/* The session is taken up by a new handle of the library, which has to know the password too. */
+static void connection_with_a_password_that_is_cut_loses_no_hold(void **state) {
+    char url[256];
+    struct owner *o;
+    rlock_client *of;
+    (void)state;
+    snprintf(url, sizeof url, "zookeeper://me:s3cret@127.0.0.1:%d/t%d?session_ms=%d&tick_ms=%d",
+             g.door, g.test, ZOOKEEPER_SESSION_MS, ZOOKEEPER_TICK_MS);
+    of = client_of(url);
+    o = renewed(of, "k");
+    assert_int_equal(owner_acquire(o, 2000, 0), RLOCK_OK);
+    proxy_cuts();
+    assert_true(kit_until(kit_is_down, of, 2000));
+    assert_true(kit_until(kit_is_up, of, 2000));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(kit_stats(of).lost, 0);
+}
+
 static void url_that_is_wrong_is_refused_without_its_password(void **state) {
     static const char *const wrong[] = {"zookeper://me:s3cret@h/x",
                                         "zookeeper://me:s3cret@/x",
@@ -716,6 +735,7 @@ int main(int argc, char **argv) {
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),
         TEST(password_keeps_others_out),
+        TEST(connection_with_a_password_that_is_cut_loses_no_hold),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(each_host_is_tried_before_there_is_none),
         TEST(name_is_resolved_and_each_host_is_tried),
