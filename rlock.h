@@ -10004,8 +10004,13 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
         faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
     }
     council->up = false;
-    council->events->down(council->owner, NULL, rlock__council_fault(council, faults),
-                          server->text);
+    fault = rlock__council_fault(council, faults);
+    for (i = 0; server->fault != fault && i < council->count; i++) { /* the words of that fault */
+        if (council->servers[i].where == RLOCK__SERVER_DOWN && council->servers[i].fault == fault) {
+            server = &council->servers[i];
+        }
+    }
+    council->events->down(council->owner, NULL, fault, server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
@@ -14494,4 +14499,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 47d147cdb8ceb11e */
+/* tools/join makes this file of src/: edit that. Digest of all above: 5c955372d618040a */

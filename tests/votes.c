@@ -542,6 +542,25 @@ static void words_of_a_server_are_passed_on(void **state) {
     assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "no route");
 }
 
+/* What is told of several that are down is one fault, with the words of one that has it. */
+static void words_of_an_outage_are_those_of_the_fault_that_is_told(void **state) {
+    struct owner *owner = handle("key");
+    int k;
+    (void)state;
+    SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
+    virtual_idle(&g.loop);
+    reply(RLOCK_OP_ACQUIRE, 0, SERVERS, scripted_done());
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    for (k = 0; k < MAJORITY; k++) {
+        bool last = k == MAJORITY - 1;
+        scripted_down(&servers[k], last ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN,
+                      last ? "WRONGPASS" : "no route");
+    }
+    virtual_run_ms(&g.loop, LEASE_MS);
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
+    assert_string_equal(owner->seen[RLOCK_LOST].text, "no route");
+}
+
 static void vote_that_was_surely_not_executed_is_not_cleaned_up(void **state) {
     struct owner *owner = handle("key");
     rlock_answer undone = scripted_fault(RLOCK_FAULT_OTHER, "not here");
@@ -1499,6 +1518,7 @@ int main(int argc, char **argv) {
         CASE(yes_from_before_a_lost_connection_is_asked_for_again),
         CASE(cancelled_acquire_is_taken_back_from_all),
         CASE(words_of_a_server_are_passed_on),
+        CASE(words_of_an_outage_are_those_of_the_fault_that_is_told),
         CASE(vote_that_was_surely_not_executed_is_not_cleaned_up),
         CASE(hold_without_an_end_is_told_as_such),
         CASE(acquire_without_memory_may_be_cancelled_before_it_is_told),

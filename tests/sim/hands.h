@@ -188,6 +188,21 @@ static inline void hand_free(struct hand *hand) {
  * Callbacks.
  */
 
+/* The words of an event belong to its status: a success has none, and what only an operator can
+ * mend, or the server's words explain, is not told without any. */
+static inline void oracle_words(const struct hand *hand, const rlock_event *event) {
+    bool said =
+        !oracle.starved && (event->status == RLOCK_ERR_SERVER || event->status == RLOCK_ERR_AUTH);
+    if (event->text == NULL ? said : event->status == RLOCK_OK) {
+        sim_failed("hand %d: %s, with the words %s", hand->number, rlock_strerror(event->status),
+                   event->text != NULL ? event->text : "NULL");
+    }
+    if (event->kind == RLOCK_LOST && event->reason == RLOCK_REASON_EXPIRED && hand->lock->renews &&
+        event->text == NULL && !oracle.starved) {
+        sim_failed("hand %d expires, and nothing says why", hand->number);
+    }
+}
+
 static inline void hand_called(struct hand *hand, rlock *lock, rlock_event_kind kind,
                                const rlock_event *event) {
     static const char *const names[] = {"", "ACQUIRED", "RENEWED", "RELEASED", "LOST"};
@@ -210,6 +225,7 @@ static inline void hand_called(struct hand *hand, rlock *lock, rlock_event_kind 
     if (lock != hand->lock || event->kind != kind) {
         sim_failed("hand %d gets a callback of another kind or handle", hand->number);
     }
+    oracle_words(hand, event);
     if (kind != RLOCK_LOST && hand->pending[kind]-- == 0) {
         sim_failed("hand %d: a second callback %s", hand->number, names[kind]);
     }

@@ -200,6 +200,7 @@ static struct {
     int actor_count, hand_count, slot_count, question_count, token_count;
     int64_t orders; /* of tokens coming to keys */
     bool refusing;  /* servers may refuse commands */
+    bool starved;   /* there was no memory, perhaps for the words of an event */
     int calls;      /* public calls on the stack */
     bool stranger;  /* a command under way is a stranger's */
     bool settled;   /* nothing goes wrong any more */

@@ -1301,6 +1301,7 @@ static inline void heal_memory(void *object) {
 
 static inline bool do_no_memory(struct sim_dice *dice) {
     sim.weather.no_memory = 1 + sim_roll(dice, 20);
+    oracle.starved = true;
     later(1 + sim_roll(dice, 300000), heal_memory, NULL);
     return true;
 }
