@@ -1727,7 +1727,7 @@ static inline void draw_deployment(void) {
     sim.lag_us = lags_us[draw(4)];
     if (program.synced) {
         static const int64_t synced_lags_us[] = {0, 0, 1000, 10000, 100000};
-        sim.lag_us = program.quiet ? 0 : synced_lags_us[sim_mix(program.seed ^ 0x6c6167) % 5];
+        sim.lag_us = synced_lags_us[sim_mix(program.seed ^ 0x6c6167) % (program.quiet ? 4 : 5)];
         oracle.replicas = 1 + (int)(sim_mix(program.seed ^ 0x616c6c) % 2);
         sim_deploy_waits();
         seen.synced++;

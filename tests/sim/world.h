@@ -1100,6 +1100,9 @@ static inline void sim_wait_ends(void *object) {
         sim_at(server->paused_until_us, sim_wait_ends, line);
         return;
     }
+    if (memmem(line->peer->in.at, line->peer->in.size, "\r\nWAIT\r\n", 8) != NULL) {
+        sim_failed("line %d: a WAIT stands behind another one", line->number);
+    }
     line->wait.replicas = 0;
     sim.unsynced += count < replicas;
     sim_trace("line %d: %lld of %lld replicas have it", line->number, (long long)count,

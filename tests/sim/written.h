@@ -399,6 +399,52 @@ static inline void what_too_few_replicas_have_is_given_back(void) {
     written_end();
 }
 
+#define CROWD_HANDS 7
+#define CROWD_LAG_US 20000
+
+/* A hold is renewed among many acquires, with a replica that is slow: it is not lost, and no grant
+ * takes longer than two WAITs. */
+static inline void a_crowd_on_a_slow_replica_ends_no_hold(void) {
+    struct hand *crowd[CROWD_HANDS], *hand;
+    int64_t asked_us[CROWD_HANDS] = {0};
+    uint64_t granted = 0;
+    struct actor *actor;
+    rlock_config config;
+    int i, round;
+    memset(&config, 0, sizeof config);
+    config.watchdog_lease_ms = 1000;
+    config.replicas = 1;
+    written_deployment(0, NULL);
+    sim_deploy_waits();
+    oracle.replicas = 1;
+    actor = actor_new(&sim.processes[0], &sim.servers[0], config, false);
+    hand = written_hand(actor, written_slot("a", SLOT_MUTEX, 0), RLOCK_KIND_MUTEX);
+    for (i = 0; i < CROWD_HANDS; i++) {
+        struct slot *slot = written_slot(program_keys[1 + i], SLOT_MUTEX, 0);
+        crowd[i] = written_hand(actor, slot, RLOCK_KIND_MUTEX);
+    }
+    hand_acquire(hand, 0, 0);
+    WRITTEN(written_held(hand, 1000));
+    sim.lag_us = CROWD_LAG_US;
+    for (round = 0; round < 5000; round++) {
+        i = round % CROWD_HANDS;
+        if (crowd[i]->holds) {
+            granted++;
+            hand_release(crowd[i]);
+        } else if (crowd[i]->pending[RLOCK_ACQUIRED] == 0) {
+            hand_acquire(crowd[i], 0, 5000);
+            asked_us[i] = sim.now_us;
+        }
+        WRITTEN(crowd[i]->pending[RLOCK_ACQUIRED] == 0 ||
+                sim.now_us <= asked_us[i] + 2 * CROWD_LAG_US + 15000);
+        written_run_ms(1);
+        WRITTEN(hand->holds);
+    }
+    WRITTEN(granted > 200);
+    sim.lag_us = 0;
+    written_end();
+}
+
 #define FORGET_LEASE_MS 1000 /* the longest lease */
 #define FORGET_OLD_MS 1500   /* for so long an old primary goes on */
 #define FORGET_FOR_MS 60000
@@ -599,6 +645,7 @@ static const struct {
     {"an acquire outlives two changes of the primary",
      an_acquire_outlives_two_changes_of_the_primary},
     {"what too few replicas have is given back", what_too_few_replicas_have_is_given_back},
+    {"a crowd on a slow replica ends no hold", a_crowd_on_a_slow_replica_ends_no_hold},
     {"what a server forgot is granted to nobody in quarantine",
      what_a_server_forgot_is_granted_to_nobody_in_quarantine},
     {"a node is closed when it speaks", a_node_is_closed_when_it_speaks},
