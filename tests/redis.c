@@ -2215,6 +2215,7 @@ int main(int argc, char **argv) {
         TEST(waiter_is_granted_when_the_replica_is_back),
         TEST(hold_without_replicas_ends_by_its_deadline),
         TEST(nothing_is_left_of_a_client_that_is_freed_at_any_moment),
+        TEST(client_that_is_freed_during_a_wait_needs_its_rights),
     };
 
     if (argc > 1) {

@@ -303,4 +303,60 @@ static void nothing_is_left_of_a_client_that_is_freed_at_any_moment(void **state
     replica_ends();
 }
 
+/* With the rights of docs/guarantees.md. A user who may not unsubscribe leaves what is held. */
+static void client_that_is_freed_during_a_wait_needs_its_rights(void **state) {
+    static const struct {
+        const char *without;
+        bool left;
+    } rows[] = {{"", false},
+                {"-subscribe", false},
+                {"-client|reply", false},
+                {"-client|tracking", false},
+                {"-unsubscribe", true}};
+    size_t i;
+
+    (void)state;
+    replica_begins();
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rlock_config config = kit_config(&server);
+        struct owner *held, *other;
+        rlock_client *client;
+        char text[60];
+
+        tell(ask(&server, "ACL SETUSER shop reset on >secret resetkeys ~k* resetchannels "
+                          "&__redis__:invalidate -@all +set +get +del +pexpire +pttl +evalsha "
+                          "+eval +subscribe +client|id +client|tracking +info +client|kill "
+                          "+client|reply +wait +unsubscribe"));
+        snprintf(text, sizeof text, "ACL SETUSER shop %s", rows[i].without);
+        if (*rows[i].without != '\0') {
+            tell(ask(&server, text));
+        }
+        config.username = "shop";
+        config.password = "secret";
+        config.replicas = 1;
+        config.replicas_ms = REPLICAS_MS;
+        client = kit_client(&config);
+        held = owner_new(client, "k");
+        other = owner_new(client, "k2");
+        server_resume(&replica);
+        assert_int_equal(owner_acquire(held, 5000, 60000), RLOCK_OK);
+        kit_run(rows[i].left ? 300 : 1300); /* what is refused is tried again after a second */
+        server_pause(&replica);
+        assert_int_equal(rlock_acquire(other->lock, 0, 60000, owner_told, other), RLOCK_OK);
+        kit_run(20);
+        rlock_client_free(client);
+        kit_client_count--;
+        if (rows[i].left) {
+            kit_run(2 * REPLICAS_MS);
+            assert_int_equal(num(ask(&server, "EXISTS k")), 1);
+        } else {
+            assert_true(key_goes(&server, "k", 2000));
+            assert_true(key_goes(&server, "k2", 2000));
+        }
+        kit_reset();
+    }
+    tell(ask(&server, "ACL DELUSER shop"));
+    replica_ends();
+}
+
 #endif /* TESTS_REDIS_WAIT_H */
