@@ -8039,7 +8039,7 @@ typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it 
     int marked;      /* the slot of its marker; -1: it has no slot */
     uint16_t number; /* in the map */
     bool gains;      /* slots have come to it just now */
-    bool joins;      /* ... some of them from a node that was not up */
+    bool joins;      /* ... for some of them more than a check is due */
     uint8_t where;
     uint8_t pushing; /* RLOCK_PUSH_... */
     bool asked;      /* for the map */
@@ -8398,7 +8398,8 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
         if (to) {
             to->slots++;
             to->gains = true;
-            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP;
+            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP ||
+                        cluster->config.replicas; /* those of the new node may be late */
         }
         cluster->map[slot] = to ? to->number : 0;
         rlock__bit_set(cluster->changed, slot);
@@ -12539,9 +12540,17 @@ static void rlock__holding_check(rlock__claim *claim) {
     }
 }
 
+/* Takes back a check that is out where a renewal is due, which checks as well. */
+static void rlock__check_recall(rlock__claim *claim) {
+    if (claim->work && !claim->work->request.lease_ms && claim->lock->renews) {
+        rlock__claim_recall(claim);
+    }
+}
+
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    rlock__check_recall(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
@@ -12591,9 +12600,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->work && !claim->work->request.lease_ms) {
-            rlock__claim_recall(claim); /* a renewal checks as well */
-        }
+        rlock__check_recall(claim);
         if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
@@ -14499,4 +14506,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 5c955372d618040a */
+/* tools/join makes this file of src/: edit that. Digest of all above: d3f92c5bf39479b4 */

@@ -1434,6 +1434,71 @@ static int six_begin(void **state) {
     return 0;
 }
 
+struct renewals {
+    rlock_client *client;
+    uint64_t count;
+};
+
+static int was_renewed(void *arg) {
+    struct renewals *r = (struct renewals *)arg;
+
+    return kit_stats(r->client).renewed >= r->count;
+}
+
+/* A slot moves, and the replica of its new node is late: the hold is claimed until its deadline,
+ * but no renewal counts before that replica has it. */
+static void hold_that_moved_is_renewed_when_the_replica_there_has_it(void **state) {
+    rlock_config config = config_of(node_seeds);
+    const char *key = key_at(0, "moved");
+    struct server *late = &nodes[PRIMARIES + 1];
+    struct renewals r;
+    struct owner *holder;
+
+    (void)state;
+    config.replicas = 1;
+    config.watchdog_lease_ms = 60000;
+    r.client = kit_client(&config);
+    holder = owner_new(r.client, key);
+    assert_int_equal(owner_acquire(holder, 5000, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, r.client, 5000));
+    kit_run(300);
+    r.count = kit_stats(r.client).renewed + 1;
+    server_pause(late);
+    slot_moves(key_slot(key), 0, 1);
+    assert_true(rlock_is_held(holder->lock)); /* no client can know */
+    assert_int_equal(owner_renew(holder, 90000), RLOCK_ERR_SERVER);
+    assert_non_null(strstr(holder->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+    assert_true(rlock_remaining_ms(holder->lock) <= 60000);
+    server_resume(late);
+    assert_true(kit_until(was_renewed, &r, 15000));
+    assert_true(num(ask(&nodes[1], "PTTL %s", key)) > 50000);
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    slot_moves(key_slot(key), 1, 0);
+}
+
+/* What a client knows to have moved it renews at once: a third of a lease would be too late. */
+static void hold_that_moved_is_renewed_at_once(void **state) {
+    rlock_config config = config_of(node_seeds);
+    const char *key = key_at(0, "soon");
+    struct renewals r;
+    struct owner *holder;
+
+    (void)state;
+    config.replicas = 1;
+    config.watchdog_lease_ms = 60000;
+    r.client = kit_client(&config);
+    holder = owner_new(r.client, key);
+    assert_int_equal(owner_acquire(holder, 5000, 0), RLOCK_OK);
+    assert_true(kit_until(kit_is_pushing, r.client, 5000));
+    kit_run(300);
+    r.count = kit_stats(r.client).renewed + 1;
+    slot_moves(key_slot(key), 0, 1);
+    assert_true(kit_until(was_renewed, &r, 5000));
+    assert_true(rlock_is_held(holder->lock));
+    assert_int_equal(owner_release(holder), RLOCK_OK);
+    slot_moves(key_slot(key), 1, 0);
+}
+
 static void replica_as_the_only_seed_leads_to_all_nodes(void **state) {
     char seeds[32];
     struct owner *holder;
@@ -1683,6 +1748,8 @@ int main(int argc, char **argv) {
         CASE(lock_of_two_keys_is_served_while_its_slot_moves_whole),
     };
     static const struct CMUnitTest of_six[] = {
+        CASE(hold_that_moved_is_renewed_when_the_replica_there_has_it),
+        CASE(hold_that_moved_is_renewed_at_once),
         CASE(replica_as_the_only_seed_leads_to_all_nodes),
         CASE(failover_by_an_operator_is_followed),
         CASE(killed_primary_is_followed),

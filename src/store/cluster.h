@@ -52,7 +52,7 @@ typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it 
     int marked;      /* the slot of its marker; -1: it has no slot */
     uint16_t number; /* in the map */
     bool gains;      /* slots have come to it just now */
-    bool joins;      /* ... some of them from a node that was not up */
+    bool joins;      /* ... for some of them more than a check is due */
     uint8_t where;
     uint8_t pushing; /* RLOCK_PUSH_... */
     bool asked;      /* for the map */
@@ -411,7 +411,8 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
         if (to) {
             to->slots++;
             to->gains = true;
-            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP;
+            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP ||
+                        cluster->config.replicas; /* those of the new node may be late */
         }
         cluster->map[slot] = to ? to->number : 0;
         rlock__bit_set(cluster->changed, slot);
