@@ -12540,17 +12540,9 @@ static void rlock__holding_check(rlock__claim *claim) {
     }
 }
 
-/* Takes back a check that is out where a renewal is due, which checks as well. */
-static void rlock__check_recall(rlock__claim *claim) {
-    if (claim->work && !claim->work->request.lease_ms && claim->lock->renews) {
-        rlock__claim_recall(claim);
-    }
-}
-
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__check_recall(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
@@ -12600,7 +12592,9 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__check_recall(claim);
+        if (claim->work && !claim->work->request.lease_ms) {
+            rlock__claim_recall(claim); /* a renewal checks as well */
+        }
         if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
@@ -14506,4 +14500,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: d3f92c5bf39479b4 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 8c055055f20174ed */

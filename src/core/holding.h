@@ -136,17 +136,9 @@ static void rlock__holding_check(rlock__claim *claim) {
     }
 }
 
-/* Takes back a check that is out where a renewal is due, which checks as well. */
-static void rlock__check_recall(rlock__claim *claim) {
-    if (claim->work && !claim->work->request.lease_ms && claim->lock->renews) {
-        rlock__claim_recall(claim);
-    }
-}
-
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    rlock__check_recall(claim);
     if (!claim->work) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
@@ -196,7 +188,9 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__check_recall(claim);
+        if (claim->work && !claim->work->request.lease_ms) {
+            rlock__claim_recall(claim); /* a renewal checks as well */
+        }
         if (!claim->work) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
