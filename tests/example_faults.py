@@ -26,7 +26,7 @@ OWN_LEASE = ("hello", "report", "watchdog", "cookbook/lead")  # these set it the
 
 
 class Run:
-    """A program with a server of its own. What it says, on both streams, goes into a file, line by line as it comes."""
+    """A program with a server of its own. What it says, on both streams, goes into a file."""
 
     def __init__(self, folder, server, words, url=None, data=None):
         self.folder, self.server = folder, server
@@ -38,7 +38,7 @@ class Run:
             environment["RLOCK_DATA"] = data
         with open(self.said_in, "ab") as out:
             self.process = subprocess.Popen(
-                ["stdbuf", "-oL", os.path.join(EXAMPLES, words[0]), *words[1:]], env=environment, cwd=folder,
+                [os.path.join(EXAMPLES, words[0]), *words[1:]], env=environment, cwd=folder,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=dies_with_parent)
 
     def said(self):
