@@ -564,7 +564,9 @@ static inline void rlock__testing_arrive(rlock__testing_letter *letter) {
 static inline void rlock__testing_looked(rlock__testing_letter *letter,
                                          const rlock_answer *answer) {
     rlock_request *request = &letter->request;
-    bool used = !answer->info || answer->info->holders > 0 || answer->info->waiters > 0;
+    const rlock_info *info = answer->info; /* NULL with RLOCK_NO_KINDS: it is refused */
+    bool used = answer->outcome == RLOCK_OUTCOME_FAULT ||
+                (info && (info->holders > 0 || info->waiters > 0));
     uint32_t count = rlock__testing_count(request);
     if (!used && letter->looking < count) {
         request->key += request->key_len + 1;

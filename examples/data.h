@@ -38,7 +38,7 @@ static inline redisContext *data_connect(void) {
 }
 
 /* Asks on a connection of its own, because one that stood idle may be dead, and blocks for two
- * seconds at most: less than any lease. Returns the reply; or NULL, and stderr says why. */
+ * seconds at most: a lease has to be longer. Returns the reply; or NULL, and stderr says why. */
 static inline redisReply *data_ask(const char *format, ...) {
     struct timeval patience = {1, 0};
     redisReply *reply = NULL;
