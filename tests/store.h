@@ -77,6 +77,53 @@ static void on_log_line(void *user, int level, const char *line) {
     snprintf(w.log_text, sizeof w.log_text, "%s", line);
 }
 
+/* What is on the loop, whichever it is. */
+static struct {
+    rlock_loop real;
+    rlock_io *watched[64];
+    int open, idle;
+} on_loop;
+
+static void *loop_opens(void *ctx, rlock_client *client) {
+    void *state = on_loop.real.open(ctx, client);
+    on_loop.open += state != NULL;
+    return state;
+}
+
+static int loop_watches(void *state, rlock_io *io, int fd, unsigned events) {
+    int i = 0, place = -1;
+    for (i = 0; i < 64; i++) {
+        if (on_loop.watched[i] == io) {
+            place = i;
+            break;
+        }
+        place = on_loop.watched[i] == NULL && place < 0 ? i : place;
+    }
+    assert_true(place >= 0);
+    on_loop.watched[place] = events != 0 ? io : NULL;
+    return on_loop.real.watch(state, io, fd, events);
+}
+
+static int loop_watched(void) {
+    int i, count = 0;
+    for (i = 0; i < 64; i++) {
+        count += on_loop.watched[i] != NULL;
+    }
+    return count;
+}
+
+static void loop_closes(void *state) {
+    on_loop.open--;
+    on_loop.real.close(state);
+}
+
+static void loop_rests(void *state, bool idle) {
+    on_loop.idle += idle ? 1 : -1;
+    if (on_loop.real.idle != NULL) {
+        on_loop.real.idle(state, idle);
+    }
+}
+
 static int store_begins_with(int64_t command_timeout_ms) {
     int i;
     memset(&w, 0, sizeof w);
@@ -85,6 +132,12 @@ static int store_begins_with(int64_t command_timeout_ms) {
     w.config.command_timeout_ms = command_timeout_ms;
     w.config.log = on_log_line;
     row->begin(&w.config);
+    memset(&on_loop, 0, sizeof on_loop);
+    on_loop.real = w.config.loop;
+    w.config.loop.open = loop_opens;
+    w.config.loop.watch = loop_watches;
+    w.config.loop.close = loop_closes;
+    w.config.loop.idle = loop_rests;
     for (i = 0; i < STORE_CLIENTS; i++) {
         IS(rlock_client_new(&w.clients[i], &w.config), RLOCK_OK);
     }
@@ -838,30 +891,79 @@ static void lead_goes_from_one_client_to_the_next(void **state) {
     IS(tried(hand(0, "k"), STORE_LIMIT_MS, STORE_LEASE_MS), RLOCK_OK);
 }
 
-#define STORE_MUTEX                                                                \
-    STORE_TEST(raw_answers_are_those_of_the_contract),                             \
-        STORE_TEST(raw_renewal_never_shortens_a_lease),                            \
-        STORE_TEST(raw_check_does_not_move_the_end_of_a_lease),                    \
-        STORE_TEST(raw_request_that_was_forgotten_before_it_left_is_not_executed), \
-        STORE_TEST(raw_release_that_was_submitted_last_is_sent_by_close),          \
-        STORE_TEST(one_holder_at_a_time_within_a_client_and_across_clients),       \
-        STORE_TEST(release_wakes_the_waiter_of_another_client),                    \
-        STORE_TEST(release_wakes_the_waiter_of_the_same_client),                   \
-        STORE_TEST(waiters_of_a_client_are_served_in_order),                       \
-        STORE_TEST(every_waiter_of_every_client_is_served),                        \
-        STORE_TEST(keys_are_independent_and_binary),                               \
-        STORE_TEST(wait_ends_as_timeout_and_the_queue_goes_on),                    \
-        STORE_TEST(canceled_waiter_gets_nothing_and_the_next_one_does),            \
-        STORE_TEST(cancel_before_the_answer_leaves_no_lock_behind),                \
-        STORE_TEST(lease_that_runs_out_is_lost_before_another_gets_the_key),       \
-        STORE_TEST(watchdog_keeps_a_hold_beyond_its_lease),                        \
-        STORE_TEST(renewal_by_hand_keeps_the_key),                                 \
-        STORE_TEST(freed_client_gives_what_it_held_to_others),                     \
-        STORE_TEST(freed_handle_gives_the_key_to_others),                          \
-        STORE_TEST(lead_goes_from_one_client_to_the_next),                         \
-        STORE_TEST(inspect_says_who_holds_and_for_how_long),                       \
-        STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),  \
-        STORE_TEST(hold_that_expires_says_why),                                    \
+static void on_end(rlock_client *client, int status, void *user) {
+    (void)client;
+    IS(status, RLOCK_OK);
+    ++*(int *)user;
+}
+
+/* One holds, one waits, one finishes. */
+static void ended_shutdown_and_ended_drain_leave_nothing_on_the_loop(void **state) {
+    struct hand *first = hand(0, "k"), *second = hand(1, "k"), *third = hand(2, "other");
+    int ended = 0;
+    (void)state;
+    IS(tried(first, 0, STORE_LEASE_MS), RLOCK_OK);
+    IS(tried(third, 0, STORE_LEASE_MS), RLOCK_OK);
+    asks(second, RLOCK_FOREVER, STORE_LEASE_MS);
+    row->run_ms(20);
+    IS(rlock_client_shutdown(w.clients[1], STORE_LIMIT_MS, on_end, &ended), RLOCK_OK);
+    EVENTUALLY(ended == 1);
+    IS(second->status[RLOCK_ACQUIRED], RLOCK_ERR_CLOSED);
+    IS(on_loop.open, 2);
+    IS(rlock_client_drain(w.clients[2], 0, on_end, &ended), RLOCK_OK);
+    row->run_ms(20);
+    assert_true(rlock_is_held(third->lock));
+    IS(released(third), RLOCK_OK);
+    EVENTUALLY(ended == 2);
+    IS(rlock_client_shutdown(w.clients[0], STORE_LIMIT_MS, on_end, &ended), RLOCK_OK);
+    EVENTUALLY(ended == 3);
+    IS(first->reason, RLOCK_REASON_CLOSED);
+    IS(on_loop.open, 0);
+    IS(loop_watched(), 0);
+}
+
+/* And is told to keep it again. */
+static void client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for(void **state) {
+    struct hand *first = hand(0, "k"), *second = hand(1, "k");
+    (void)state;
+    IS(on_loop.idle, STORE_CLIENTS);
+    IS(tried(first, 0, STORE_LEASE_MS), RLOCK_OK);
+    IS(on_loop.idle, STORE_CLIENTS - 1);
+    asks(second, RLOCK_FOREVER, STORE_LEASE_MS);
+    row->run_ms(20);
+    IS(on_loop.idle, STORE_CLIENTS - 2);
+    IS(released(first), RLOCK_OK);
+    EVENTUALLY(second->count[RLOCK_ACQUIRED] == 1 && on_loop.idle == STORE_CLIENTS - 1);
+    IS(released(second), RLOCK_OK);
+    EVENTUALLY(on_loop.idle == STORE_CLIENTS);
+}
+
+#define STORE_MUTEX                                                                   \
+    STORE_TEST(raw_answers_are_those_of_the_contract),                                \
+        STORE_TEST(raw_renewal_never_shortens_a_lease),                               \
+        STORE_TEST(raw_check_does_not_move_the_end_of_a_lease),                       \
+        STORE_TEST(raw_request_that_was_forgotten_before_it_left_is_not_executed),    \
+        STORE_TEST(raw_release_that_was_submitted_last_is_sent_by_close),             \
+        STORE_TEST(ended_shutdown_and_ended_drain_leave_nothing_on_the_loop),         \
+        STORE_TEST(client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for), \
+        STORE_TEST(one_holder_at_a_time_within_a_client_and_across_clients),          \
+        STORE_TEST(release_wakes_the_waiter_of_another_client),                       \
+        STORE_TEST(release_wakes_the_waiter_of_the_same_client),                      \
+        STORE_TEST(waiters_of_a_client_are_served_in_order),                          \
+        STORE_TEST(every_waiter_of_every_client_is_served),                           \
+        STORE_TEST(keys_are_independent_and_binary),                                  \
+        STORE_TEST(wait_ends_as_timeout_and_the_queue_goes_on),                       \
+        STORE_TEST(canceled_waiter_gets_nothing_and_the_next_one_does),               \
+        STORE_TEST(cancel_before_the_answer_leaves_no_lock_behind),                   \
+        STORE_TEST(lease_that_runs_out_is_lost_before_another_gets_the_key),          \
+        STORE_TEST(watchdog_keeps_a_hold_beyond_its_lease),                           \
+        STORE_TEST(renewal_by_hand_keeps_the_key),                                    \
+        STORE_TEST(freed_client_gives_what_it_held_to_others),                        \
+        STORE_TEST(freed_handle_gives_the_key_to_others),                             \
+        STORE_TEST(lead_goes_from_one_client_to_the_next),                            \
+        STORE_TEST(inspect_says_who_holds_and_for_how_long),                          \
+        STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),     \
+        STORE_TEST(hold_that_expires_says_why),                                       \
         STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word)
 
 /* ------------------------------------------------------------------------------------------------
