@@ -440,6 +440,16 @@ class client : public detail::owner {
     pending<result> shutdown(milliseconds timeout = milliseconds(0)) {
         return pending<result>(nullptr, [&](auto to) { return shutdown(timeout, std::move(to)); });
     }
+
+    /* rlock_client_drain; done(const result &). */
+    template <class F> int drain(milliseconds limit, F done) {
+        return detail::begin(of_, detail::told(std::move(done)), [&](void *user) {
+            return rlock_client_drain(of_->client, limit.count(), detail::on_shutdown, user);
+        });
+    }
+    pending<result> drain(milliseconds limit = milliseconds(0)) {
+        return pending<result>(nullptr, [&](auto to) { return drain(limit, std::move(to)); });
+    }
 };
 
 /* A handle: rlock_new, and rlock_free at the end, which releases its hold. */

@@ -305,7 +305,7 @@ template <class Token> auto async_acquire(lock &on, milliseconds wait, Token &&t
     return async_acquire(on, wait, milliseconds(0), std::forward<Token>(token));
 }
 
-/* The same for lock::release, and for client::shutdown: void(result). */
+/* The same for lock::release, and for client::shutdown and ::drain: void(result). */
 template <class Token> auto async_release(lock &on, Token &&token) {
     return detail::asio_begin<result>(on.loop(), nullptr, std::forward<Token>(token),
                                       [&on](auto done) { return on.release(std::move(done)); });
@@ -314,6 +314,11 @@ template <class Token> auto async_shutdown(client &on, milliseconds timeout, Tok
     return detail::asio_begin<result>(
         on.loop(), nullptr, std::forward<Token>(token),
         [&on, timeout](auto done) { return on.shutdown(timeout, std::move(done)); });
+}
+template <class Token> auto async_drain(client &on, milliseconds limit, Token &&token) {
+    return detail::asio_begin<result>(
+        on.loop(), nullptr, std::forward<Token>(token),
+        [&on, limit](auto done) { return on.drain(limit, std::move(done)); });
 }
 
 } /* namespace rlockpp */

@@ -543,6 +543,35 @@ void locks_and_clients_can_be_moved_under_their_operations(void **) {
     assert_true(now->is_free());
 }
 
+/* Cut short by a shutdown it is told so, and the shutdown is told apart. */
+void drain_waits_for_the_holder_and_may_be_cut_short(void **) {
+    for (int cut = 0; cut < 2; cut++) {
+        rlockpp::client client(now->config());
+        rlock_options options = rlock_options();
+        options.key = "drained";
+        rlockpp::lock lock(client, options);
+        hold mine;
+        int drained = 1, closed = 1; /* no status is above 0 */
+        lock.acquire(5s, [&](hold got) { mine = std::move(got); });
+        now->until([&] { return bool(mine); });
+        assert_int_equal(client.drain(0ms, [&](const result &how) { drained = how.status; }),
+                         RLOCK_OK);
+        now->some_turns();
+        assert_true(mine.held());
+        assert_int_equal(drained, 1);
+        if (cut) {
+            client.shutdown(1s, [&](const result &how) { closed = how.status; });
+            now->until([&] { return closed != 1; });
+            assert_int_equal(closed, RLOCK_OK);
+        } else {
+            mine = hold();
+            now->until([&] { return drained != 1; });
+        }
+        assert_int_equal(drained, cut ? RLOCK_ERR_CANCELED : RLOCK_OK);
+        assert_false(mine.held());
+    }
+}
+
 void shutdown_tells_the_holder_and_the_waiter(void **) {
     hold mine;
     result waited;
@@ -1150,6 +1179,7 @@ const row rows[] = {
     ROW(what_a_callback_throws_comes_out_of_the_loop_and_the_client_goes_on, 2, all),
     ROW(locks_and_clients_can_be_moved_under_their_operations, 0, all),
     ROW(shutdown_tells_the_holder_and_the_waiter, 0, all),
+    ROW(drain_waits_for_the_holder_and_may_be_cut_short, 0, all),
     ROW(pending_can_be_asked_whether_it_is_done, 0, all),
     ROW(pending_that_nobody_takes_releases_what_it_got, 0, all),
     ROW(pending_that_is_destroyed_cancels_its_acquire, 0, all),
