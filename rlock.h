@@ -352,7 +352,7 @@ RLOCK_API const char *rlock_strerror(int status);
  * 3. Any public function, the two frees included, may be called from any callback.
  * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
- *    the end of the dispatch.
+ *    the end of the dispatch. The same hooks were called when a shutdown or a drain is done.
  * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
  *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
  *    server's time to live does not.
@@ -14500,4 +14500,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 8c055055f20174ed */
+/* tools/join makes this file of src/: edit that. Digest of all above: 25a55344f65b59e1 */

@@ -25,7 +25,7 @@
  * 3. Any public function, the two frees included, may be called from any callback.
  * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
- *    the end of the dispatch.
+ *    the end of the dispatch. The same hooks were called when a shutdown or a drain is done.
  * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
  *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
  *    server's time to live does not.
