@@ -61,7 +61,7 @@ typedef struct rlock__zk_node {
     uint8_t waits;      /* nobody, or for the node `before`, or for any change of the line */
     int64_t czxid;      /* 0 = not known */
     int64_t end_us;     /* of the lease of a hold */
-    uint32_t before, seq;
+    uint32_t before, seq, permits;
     bool queued;
     bool first;    /* a hold of ours was right before it in a FAIR line, and is gone */
     size_t parent; /* bytes of the path that are the key's */
@@ -281,6 +281,7 @@ static inline rlock__zk_node *rlock__zk_note(rlock__zk_op *op, const char *path)
         node->parent = op->parent;
         node->seq = rlock__zk_child_of(path + op->parent + 1, &child) ? child.seq : 0;
         node->queued = op->sort != 'm';
+        node->permits = op->permits;
         rlock__zk_list_add(rlock__zk_bucket(op->zk, op->token), &node->link);
     }
     return node;
@@ -414,15 +415,20 @@ static inline int rlock__zk_place(const rlock__zk_line *line, const char *token,
     return -1;
 }
 
-/* How the line stands for one token. */
-static inline void rlock__zk_see(rlock__zk_line *line, char sort, uint32_t permits,
-                                 const char *token, const rlock__zk_node *node) {
-    const rlock__zk_child *own;
+/* Says who holds, if there are so many permits where no number was set. */
+static inline void rlock__zk_count(rlock__zk_line *line, uint32_t permits) {
     permits = line->set ? line->number : permits;
     if (!line->judged || permits != line->permits) {
         line->permits = permits;
         rlock__zk_judge(line);
     }
+}
+
+/* How the line stands for one token. */
+static inline void rlock__zk_see(rlock__zk_line *line, char sort, uint32_t permits,
+                                 const char *token, const rlock__zk_node *node) {
+    const rlock__zk_child *own;
+    rlock__zk_count(line, permits);
     line->differs = (line->sorts & ~rlock__zk_sort_bit(sort)) != 0;
     line->own = rlock__zk_place(line, token, node);
     own = line->own < 0 ? NULL : &line->members[line->own];
@@ -717,6 +723,80 @@ static inline void rlock__zk_connected(rlock__zk *zk) {
     rlock__zk_beat(zk);
 }
 
+/* A call about a hold or a line, which may not be there any more when it is answered. */
+typedef struct rlock__zk_call {
+    rlock__zk *zk;
+    char path[1];
+} rlock__zk_call;
+
+static inline rlock__zk_call *rlock__zk_call_new(rlock__zk *zk, const char *path) {
+    rlock__zk_call *call = (rlock__zk_call *)malloc(sizeof *call + strlen(path));
+    if (call) {
+        call->zk = zk;
+        memcpy(call->path, path, strlen(path) + 1);
+        zk->stats->commands++;
+    }
+    return call;
+}
+
+/* Notifies those of ours in this line who hold by now; or all of them, if one is not there. */
+static inline void rlock__zk_notify_served(rlock__zk *zk, const char *path, rlock__zk_line *line) {
+    char key[RLOCK__ZK_KEY_MAX];
+    size_t parent = strlen(path), len = rlock__zk_key(zk, path, key);
+    int i, missing = 0;
+    for (i = 0; i < RLOCK__ZK_BUCKETS; i++) {
+        rlock_link *at = zk->buckets[i].next;
+        for (; at != &zk->buckets[i]; at = at->next) {
+            const rlock__zk_node *node = RLOCK__ZK_OF(at, rlock__zk_node, link);
+            missing += node->waits == RLOCK__ZK_WAITS_FOR_ANY && node->parent == parent &&
+                       memcmp(node->path, path, parent) == 0;
+        }
+    }
+    for (i = 0; i < line->count; i++) {
+        const rlock__zk_child *at = &line->members[i];
+        bool ours = strncmp(at->name, rlock_client_id(zk->client), 36) == 0;
+        rlock__zk_node *node = ours ? rlock__zk_find(zk, strtoull(at->name + 37, NULL, 10)) : NULL;
+        if (!node || node->waits != RLOCK__ZK_WAITS_FOR_ANY || node->seq != at->seq) {
+            continue;
+        }
+        missing--;
+        rlock__zk_count(line, node->permits);
+        if (at->holds) {
+            node->waits = RLOCK__ZK_WAITS_NOT;
+            zk->events->notified(zk->owner, key, len, node->token);
+        }
+    }
+    if (missing > 0) {
+        rlock__zk_notify(zk, path, parent, true, 0, false);
+    }
+}
+
+static inline void rlock__zk_on_changed(int rc, const struct String_vector *names,
+                                        const void *data) {
+    rlock__zk_call *call = (rlock__zk_call *)(uintptr_t)data;
+    rlock__zk *zk = call->zk;
+    rlock__zk_line line;
+    if (zk->closing) {
+        rc = ZCLOSING;
+    } else if (rc == ZOK && rlock__zk_read(names, &line)) {
+        rlock__zk_notify_served(zk, call->path, &line);
+        free(line.members);
+    } else { /* where it is lost, who is notified too often asks again */
+        rlock__zk_notify(zk, call->path, strlen(call->path), true, 0, false);
+    }
+    free(call);
+}
+
+/* A line changed for which some of ours wait: it is read once for all of them, and watched anew.
+ * Without memory each reads it. */
+static inline void rlock__zk_changed(rlock__zk *zk, const char *path) {
+    rlock__zk_call *call = rlock__zk_call_new(zk, path);
+    if (!call || zoo_aget_children(zk->zh, path, 1, rlock__zk_on_changed, call) != ZOK) {
+        free(call);
+        rlock__zk_notify(zk, path, strlen(path), true, 0, false);
+    }
+}
+
 /* Of the session, and of each node that is watched. */
 static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const char *path,
                                       void *data) {
@@ -736,7 +816,7 @@ static inline void rlock__zk_on_event(zhandle_t *zh, int type, int state, const 
     } else if (type == ZOO_DELETED_EVENT) {
         rlock__zk_deleted(zk, path);
     } else if (type == ZOO_CHILD_EVENT) {
-        rlock__zk_notify(zk, path, strlen(path), true, 0, false);
+        rlock__zk_changed(zk, path);
     }
 }
 
@@ -758,22 +838,6 @@ static inline void rlock__zk_on_nothing(int rc, const void *data) {
 
 static inline void rlock__zk_on_ignored(int rc, const char *value, const void *data) {
     (void)rc, (void)value, (void)data;
-}
-
-/* A call about a hold, which may not be there any more when it is answered. */
-typedef struct rlock__zk_call {
-    rlock__zk *zk;
-    char path[1];
-} rlock__zk_call;
-
-static inline rlock__zk_call *rlock__zk_call_new(rlock__zk *zk, const char *path) {
-    rlock__zk_call *call = (rlock__zk_call *)malloc(sizeof *call + strlen(path));
-    if (call) {
-        call->zk = zk;
-        memcpy(call->path, path, strlen(path) + 1);
-        zk->stats->commands++;
-    }
-    return call;
 }
 
 static inline void rlock__zk_on_watched(int rc, const char *value, int value_len,
