@@ -100,9 +100,11 @@ typedef struct rlock__my { /* the store as one client sees it */
     int fd;
     rlock_io io;
     rlock_timer timer;
-    rlock_link urgent, later; /* submitted, and not sent; later: sorted by due_us */
+    rlock_link urgent, renewals, acquires; /* submitted, and not sent; they go in this order */
     rlock__my_group group;
-    char *sql; /* the statement, while it is sent */
+    unsigned most;    /* requests in the next group: fewer, if the last one took long */
+    int64_t group_us; /* when it was sent */
+    char *sql;        /* the statement, while it is sent */
     size_t len, room;
     bool no_memory;                                  /* for the statement */
     int64_t timeout_us, alive_us, ready_us, next_us; /* next: of the attempt to connect */
@@ -766,12 +768,19 @@ static inline void rlock__my_call(rlock__my *my, const rlock_request *request) {
     rlock__my_text(my, ")");
 }
 
+/* A crowd that wants keys can wait, a hold that is renewed cannot. */
+static inline rlock_link *rlock__my_next_list(rlock__my *my) {
+    return my->urgent.next != &my->urgent       ? &my->urgent
+           : my->renewals.next != &my->renewals ? &my->renewals
+                                                : &my->acquires;
+}
+
 /* Takes the requests of the next statement. One with several keys has its own, and so has each of a
  * statement that has failed: who caused it is not known. */
 static inline void rlock__my_gather(rlock__my *my) {
     rlock__my_group *group = &my->group;
-    while (group->count < RLOCK__MY_GROUP) {
-        rlock_link *list = my->urgent.next != &my->urgent ? &my->urgent : &my->later;
+    while (group->count < my->most) {
+        rlock_link *list = rlock__my_next_list(my);
         rlock_request *request = RLOCK__MY_OF(list->next, rlock_request, store.link);
         bool alone = list->next != list && (rlock__my_several(request) || request->store.asks);
         unsigned at = group->count;
@@ -802,6 +811,7 @@ static inline void rlock__my_send_group(rlock__my *my) {
     rlock__my_group *group = &my->group;
     int64_t sent_us = rlock_client_clock_us(my->client);
     unsigned i;
+    my->group_us = sent_us;
     my->stats->commands += group->count - 1; /* the statement is counted where it leaves */
     rlock__my_begin(my);
     for (i = 0; i < group->count; i++) {
@@ -911,10 +921,22 @@ static inline void rlock__my_undone(rlock__my *my, unsigned error) {
     }
 }
 
+/* Where many wait for one key each request takes the server long. What cannot wait, as a renewal,
+ * then stands behind a group that is short. */
+static inline void rlock__my_pace(rlock__my *my) {
+    int64_t took_us = rlock_client_now_us(my->client) - my->group_us;
+    if (took_us > my->timeout_us / 8) {
+        my->most = my->most > 1 ? my->most / 2 : 1;
+    } else if (took_us < my->timeout_us / 32 && my->most < RLOCK__MY_GROUP) {
+        my->most *= 2;
+    }
+}
+
 static inline void rlock__my_settle(rlock__my *my, unsigned error, MYSQL_RES *result) {
     rlock__my_group *group = &my->group;
     MYSQL_ROW row;
     unsigned i, columns;
+    rlock__my_pace(my);
     if (error) {
         rlock__my_undone(my, error);
         return;
@@ -1083,8 +1105,9 @@ static inline void rlock__my_submit(void *state, rlock_request *request) {
     request->store.where = request->store.asks = 0;
     request->sent_us = rlock_client_now_us(my->client);
     if (!urgent) {
-        at = &my->later;
-        while (at->prev != &my->later &&
+        rlock_link *list = request->op == RLOCK_OP_RENEW ? &my->renewals : &my->acquires;
+        at = list;
+        while (at->prev != list &&
                RLOCK__MY_OF(at->prev, rlock_request, store.link)->due_us > request->due_us) {
             at = at->prev;
         }
@@ -1129,17 +1152,14 @@ static inline const char *rlock__my_refuses(void *state, const char *key, size_t
 /* The releases of all holds are sent, if the socket takes them: as one statement, because the
  * server reads no further where it cannot deliver an answer. */
 static inline void rlock__my_farewell(rlock__my *my) {
-    rlock_link *lists[2], *at;
-    int status = 0, i, count = 0;
-    lists[0] = &my->urgent, lists[1] = &my->later;
+    const rlock_link *at;
+    int status = 0, count = 0;
     rlock__my_begin(my);
-    for (i = 0; i < 2; i++) {
-        for (at = lists[i]->next; at != lists[i]; at = at->next) {
-            const rlock_request *request = RLOCK__MY_OF(at, rlock_request, store.link);
-            if (request->op == RLOCK_OP_RELEASE) {
-                rlock__my_text(my, count++ ? "," : "DO ");
-                rlock__my_call(my, request);
-            }
+    for (at = my->urgent.next; at != &my->urgent; at = at->next) {
+        const rlock_request *request = RLOCK__MY_OF(at, rlock_request, store.link);
+        if (request->op == RLOCK_OP_RELEASE) {
+            rlock__my_text(my, count++ ? "," : "DO ");
+            rlock__my_call(my, request);
         }
     }
     if (count && !my->no_memory) {
@@ -1304,10 +1324,12 @@ static inline int rlock__my_open(const rlock_store *store, rlock_client *client,
     my->timeout_us = config->command_timeout_ms * 1000;
     my->offer_ms = config->command_timeout_ms;
     my->fd = -1;
+    my->most = RLOCK__MY_GROUP;
     my->io.ready = rlock__my_on_io;
     my->name.resolved = rlock__my_on_name;
     rlock__my_list_init(&my->urgent);
-    rlock__my_list_init(&my->later);
+    rlock__my_list_init(&my->renewals);
+    rlock__my_list_init(&my->acquires);
     wrong = rlock__my_parse(&my->url);
     if (wrong) {
         rlock_client_log(client, RLOCK_LOG_ERROR, "the URL of MariaDB is not valid", wrong);

@@ -133,10 +133,12 @@ typedef struct rlock__pg { /* the store as one client sees it */
     int fd;
     rlock_io io;
     rlock_timer timer;
-    rlock_link urgent, later; /* submitted, and not sent; later: sorted by due_us */
+    rlock_link urgent, renewals, acquires; /* submitted, and not sent; they go in this order */
     rlock__pg_group group;
-    uint64_t wanted, listened;                       /* channels; of `listened` changes are told */
-    uint64_t asked;                                  /* by the LISTENs that are out */
+    unsigned most;             /* requests in the next group: fewer, if the last one took long */
+    int64_t group_us;          /* when it was sent */
+    uint64_t wanted, listened; /* channels; of `listened` changes are told */
+    uint64_t asked;            /* by the LISTENs that are out */
     int64_t timeout_us, alive_us, ready_us, next_us; /* next: of the attempt to connect */
     int64_t backoff_ms;
     int64_t offer_ms;
@@ -890,11 +892,18 @@ static inline bool rlock__pg_before(const rlock_request *one, const rlock_reques
     return order < 0 || (order == 0 && one->key_len < other->key_len);
 }
 
+/* A crowd that wants keys can wait, a hold that is renewed cannot. */
+static inline rlock_link *rlock__pg_next_list(rlock__pg *pg) {
+    return pg->urgent.next != &pg->urgent       ? &pg->urgent
+           : pg->renewals.next != &pg->renewals ? &pg->renewals
+                                                : &pg->acquires;
+}
+
 /* Takes the requests of the next group. One with several keys is a transaction of its own. */
 static inline void rlock__pg_gather(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
-    while (group->count < RLOCK__PG_GROUP) {
-        rlock_link *list = pg->urgent.next != &pg->urgent ? &pg->urgent : &pg->later;
+    while (group->count < pg->most) {
+        rlock_link *list = rlock__pg_next_list(pg);
         rlock_request *request = RLOCK__PG_OF(list->next, rlock_request, store.link);
         unsigned at = group->count;
         if (list->next == list || (rlock__pg_several(request) && group->count)) {
@@ -922,6 +931,7 @@ static inline void rlock__pg_send_group(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
     int64_t sent_us = rlock_client_clock_us(pg->client);
     unsigned i;
+    pg->group_us = sent_us;
     group->listened = pg->listened;
     for (i = 0; i < group->count; i++) {
         rlock_request *request = group->requests[i];
@@ -1065,9 +1075,23 @@ static inline void rlock__pg_undone(rlock__pg *pg) {
     }
 }
 
+/* Where many wait for one key each request takes the server long. What cannot wait, as a renewal,
+ * then stands behind a group that is short. */
+static inline void rlock__pg_pace(rlock__pg *pg) {
+    int64_t took_us = rlock_client_now_us(pg->client) - pg->group_us;
+    if (took_us > pg->timeout_us / 8) {
+        pg->most = pg->most > 1 ? pg->most / 2 : 1;
+    } else if (took_us < pg->timeout_us / 32 && pg->most < RLOCK__PG_GROUP) {
+        pg->most *= 2;
+    }
+}
+
 static inline void rlock__pg_settle(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
     unsigned i;
+    if (group->count) { /* else it was a LISTEN, or a heartbeat */
+        rlock__pg_pace(pg);
+    }
     for (i = 0; i < group->count && !group->failed; i++) {
         rlock_request *request = group->requests[i];
         group->requests[i] = NULL;
@@ -1106,10 +1130,10 @@ static inline int rlock__pg_know(rlock__pg *pg) {
 
 /* $1 is the command timeout. A row that somebody has locked is given up first: then whoever waits
  * for it is refused alone. */
-#define RLOCK__PG_KEEPALIVE                                                 \
-    "SELECT set_config('client_connection_check_interval', '100', false), " \
-    "set_config('tcp_keepalives_idle', '5', false), "                       \
-    "set_config('tcp_keepalives_interval', '2', false), "                   \
+#define RLOCK__PG_KEEPALIVE                                                                   \
+    "SELECT set_config('client_connection_check_interval', ($1::int / 2 + 1)::text, false), " \
+    "set_config('tcp_keepalives_idle', '5', false), "                                         \
+    "set_config('tcp_keepalives_interval', '2', false), "                                     \
     "set_config('tcp_keepalives_count', '3', false), "
 
 static const char *const rlock__pg_settings[] = {
@@ -1418,8 +1442,9 @@ static inline void rlock__pg_submit(void *state, rlock_request *request) {
     request->store.where = 0;
     request->sent_us = rlock_client_now_us(pg->client);
     if (!urgent) {
-        at = &pg->later;
-        while (at->prev != &pg->later &&
+        rlock_link *list = request->op == RLOCK_OP_RENEW ? &pg->renewals : &pg->acquires;
+        at = list;
+        while (at->prev != list &&
                RLOCK__PG_OF(at->prev, rlock_request, store.link)->due_us > request->due_us) {
             at = at->prev;
         }
@@ -1491,7 +1516,8 @@ static inline void rlock__pg_farewell(rlock__pg *pg) {
     if (ok && PQpipelineSync(pg->conn) == 1) {
         PQflush(pg->conn);
     }
-    if (pg->pooler) { /* pgbouncer drops what it reads together with libpq's farewell */
+    PQconsumeInput(pg->conn); /* a socket with unread bytes is not closed, but reset */
+    if (pg->pooler) {         /* pgbouncer drops what it reads together with libpq's farewell */
         shutdown(PQsocket(pg->conn), SHUT_WR);
     }
 }
@@ -1569,13 +1595,15 @@ static inline int rlock__pg_open(const rlock_store *store, rlock_client *client,
     pg->timeout_us = config->command_timeout_ms * 1000;
     pg->offer_ms = config->command_timeout_ms;
     pg->fd = -1;
+    pg->most = RLOCK__PG_GROUP;
     pg->io.ready = rlock__pg_on_io;
     for (i = 0; i < RLOCK__PG_ADDRESSES; i++) {
         pg->lookups[i].pg = pg;
         pg->lookups[i].name.resolved = rlock__pg_on_name;
     }
     rlock__pg_list_init(&pg->urgent);
-    rlock__pg_list_init(&pg->later);
+    rlock__pg_list_init(&pg->renewals);
+    rlock__pg_list_init(&pg->acquires);
     if (!rlock__pg_parse(pg, made->url)) {
         rlock__pg_close(pg);
         return RLOCK_ERR_ARG;

@@ -217,6 +217,64 @@ static void server_that_is_killed_and_comes_back_has_the_holds(void **state) {
     assert_int_equal(owner_wait(w, RLOCK_ACQUIRED, engine.wait_ms), RLOCK_OK);
 }
 
+/* --- crowds, and the end --- */
+
+/* One client has a crowd in one queue: neither its own hold nor that of another one is lost. */
+static inline void crowd_of_waiters_costs_no_hold(void **state) {
+    enum { WAITERS = 1000 };
+    rlock_client *of = patient(2000), *other = patient(2000);
+    struct owner *holds = renewed(of, "mine"), *first = renewed(other, "theirs"), *o = NULL;
+    int i;
+    (void)state;
+    assert_int_equal(owner_acquire(holds, 5000, engine.of_sessions ? 0 : 2000), RLOCK_OK);
+    assert_int_equal(owner_acquire(first, 5000, engine.of_sessions ? 0 : 2000), RLOCK_OK);
+    for (i = 0; i < WAITERS; i++) {
+        o = queued(of, "crowded");
+        assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    }
+    kit_run(5000);
+    assert_true(rlock_is_held(holds->lock) && rlock_is_held(first->lock));
+    assert_int_equal(kit_stats(of).connects + kit_stats(other).connects, 2);
+}
+
+/* Whatever is on its way: neither a hold stays, nor a place in a queue. */
+static inline void nothing_is_left_whenever_a_client_is_freed(void **state) {
+    rlock_client *after = client();
+    int turn, tries;
+    (void)state;
+    for (turn = 0; turn < 30; turn++) {
+        rlock_client *of = NULL;
+        struct owner *mutex, *fair, *waits, *o;
+        int owners = kit_owner_count, clients = kit_client_count;
+        of = patient(4000);
+        mutex = renewed(of, "m");
+        fair = queued(of, "f");
+        waits = queued(of, "f");
+        rlock_acquire(mutex->lock, RLOCK_FOREVER, 60000, owner_told, mutex);
+        rlock_acquire(fair->lock, RLOCK_FOREVER, 60000, owner_told, fair);
+        rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits);
+        if (turn % 3 != 0) { /* connecting otherwise */
+            assert_int_equal(owner_wait(fair, RLOCK_ACQUIRED, 5000), RLOCK_OK);
+            rlock_release(fair->lock, owner_told, fair);
+            rlock_renew(mutex->lock, 0, owner_told, mutex);
+        }
+        kit_run(turn / 3);
+        while (kit_owner_count > owners) {
+            rlock_free(kit_owners[--kit_owner_count].lock);
+        }
+        while (kit_client_count > clients) {
+            rlock_client_free(kit_clients[--kit_client_count]);
+        }
+        for (tries = 0; engine.left() != 0 && tries < 500; tries++) {
+            server_sleep_ms(10); /* for less than a lease */
+        }
+        assert_int_equal(engine.left(), 0);
+        o = queued(after, "f");
+        assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+}
+
 /* --- the set-up --- */
 
 /* What a client with this URL is refused with has these words in it, and no password. */

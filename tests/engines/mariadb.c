@@ -1013,6 +1013,7 @@ static bool wishful_is_held(void) {
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         FAULTS,
+        TEST(crowd_of_waiters_costs_no_hold),
         FAULTS_SQL,
         TEST(session_that_does_not_end_leaves_nothing_sure),
         TEST(session_that_may_not_be_ended_leaves_nothing_sure),

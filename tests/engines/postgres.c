@@ -841,6 +841,8 @@ static int group_begins(void **state) {
 int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         FAULTS,
+        TEST(crowd_of_waiters_costs_no_hold),
+        TEST(nothing_is_left_whenever_a_client_is_freed),
         FAULTS_TOLD,
         FAULTS_SQL,
         TEST(session_that_does_not_end_leaves_nothing_sure),
