@@ -3776,12 +3776,16 @@ static const char *const
  * >>redis-address - where an attempt to connect leads: a host, its addresses, the walk along them
  */
 
+static bool rlock__is_localhost(const char *host) {
+    return strcmp(host, "localhost") == 0;
+}
+
 /* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
 static const char *rlock__numeric(const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
     char text[INET6_ADDRSTRLEN] = "";
     size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
+    if (rlock__is_localhost(host)) {
         return "127.0.0.1";
     }
     if (len < sizeof text) {
@@ -3906,6 +3910,22 @@ static void rlock__place_found(rlock__place *place, const struct sockaddr *const
     if (!place->count && place->good.any.sa_family) {
         place->found[0] = place->good;
         place->count = 1;
+    }
+}
+
+/* Takes over what localhost stands for: 127.0.0.1, and ::1 if this machine has it. */
+static void rlock__place_local(rlock__place *place) {
+    rlock__address *six = &place->found[1];
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    memset(place->found, 0, 2 * sizeof *place->found);
+    place->found[0].in.sin_family = AF_INET;
+    place->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    six->in6.sin6_family = AF_INET6;
+    six->in6.sin6_addr.s6_addr[15] = 1;
+    place->at = 0;
+    place->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
+    if (fd >= 0) {
+        close(fd);
     }
 }
 
@@ -4518,9 +4538,11 @@ static bool rlock__is_sentinel(const rlock__conn *conn) {
 }
 
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
- * address would help, and not on the push connection, which follows the other one. */
+ * address would help, and not on the push connection, which follows the other one. Whatever is the
+ * matter with a server of localhost, that was the one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    bool more = rlock__place_more(conn->place);
+    bool more = rlock__place_more(conn->place) &&
+                !(conn->state != RLOCK__CONN_OPENING && rlock__is_localhost(conn->place->host));
 #ifndef RLOCK_NO_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
@@ -6599,6 +6621,9 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;
+    if (rlock__is_localhost(conn->place->host)) {
+        rlock__place_local(conn->place);
+    }
     if (rlock__numeric(conn->place->host)) {
         rlock__conn_dial(conn);
         return;
@@ -14500,4 +14525,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 25a55344f65b59e1 */
+/* tools/join makes this file of src/: edit that. Digest of all above: b365391496b8522d */

@@ -891,6 +891,30 @@ static void tcp_address_and_localhost_need_no_resolver(void **state) {
     }
 }
 
+/* Nobody listens on 127.0.0.1; who does not wait is served all the same. */
+static void localhost_is_the_address_of_version_6_too(void **state) {
+    rlock_config config = kit_config(&server);
+    struct owner *o;
+    char wanted[80];
+
+    (void)state;
+    config.unix_path = NULL;
+    config.host = "localhost";
+    config.port = server_free_port();
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_ERR_CONN);
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "refused"));
+    tell(ask(&server, "CONFIG SET bind ::1"));
+    config.port = server.port;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 5000), RLOCK_OK);
+    snprintf(wanted, sizeof wanted, "connection to localhost:%d: ready", server.port);
+    assert_non_null(strstr(kit_log_text, wanted));
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    tell(ask(&server, "CONFIG SET bind 127.0.0.1"));
+}
+
 /* A resolver of the loop's: it keeps the name until the test answers. */
 static rlock_name *asked_name;
 static char asked_host[64];
@@ -2153,6 +2177,7 @@ int main(int argc, char **argv) {
         TEST(database_name_user_and_password_are_used),
         TEST(url_leads_to_the_server_with_user_database_and_name),
         TEST(tcp_address_and_localhost_need_no_resolver),
+        TEST(localhost_is_the_address_of_version_6_too),
         TEST(name_is_resolved_by_the_loop),
         TEST(name_without_a_resolver_is_refused_with_a_word),
         TEST(connect_hook_is_asked_until_it_gives_a_context),

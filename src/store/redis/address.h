@@ -10,12 +10,16 @@
 #include "base/platform.h"
 #include "store/redis/state.h"
 
+static bool rlock__is_localhost(const char *host) {
+    return strcmp(host, "localhost") == 0;
+}
+
 /* A text that redisAsyncConnect takes without asking a name server; IPv6 may have a scope. */
 static const char *rlock__numeric(const char *host) {
     unsigned char address[sizeof(struct in6_addr)];
     char text[INET6_ADDRSTRLEN] = "";
     size_t len = strcspn(host, "%");
-    if (strcmp(host, "localhost") == 0) {
+    if (rlock__is_localhost(host)) {
         return "127.0.0.1";
     }
     if (len < sizeof text) {
@@ -140,6 +144,22 @@ static void rlock__place_found(rlock__place *place, const struct sockaddr *const
     if (!place->count && place->good.any.sa_family) {
         place->found[0] = place->good;
         place->count = 1;
+    }
+}
+
+/* Takes over what localhost stands for: 127.0.0.1, and ::1 if this machine has it. */
+static void rlock__place_local(rlock__place *place) {
+    rlock__address *six = &place->found[1];
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    memset(place->found, 0, 2 * sizeof *place->found);
+    place->found[0].in.sin_family = AF_INET;
+    place->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    six->in6.sin6_family = AF_INET6;
+    six->in6.sin6_addr.s6_addr[15] = 1;
+    place->at = 0;
+    place->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
+    if (fd >= 0) {
+        close(fd);
     }
 }
 

@@ -372,6 +372,9 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;
+    if (rlock__is_localhost(conn->place->host)) {
+        rlock__place_local(conn->place);
+    }
     if (rlock__numeric(conn->place->host)) {
         rlock__conn_dial(conn);
         return;
