@@ -510,8 +510,8 @@ typedef struct rlock_request {
     bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
-    int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for: it
-                         was made longer by a clock that was set back; 0 = not at all */
+    int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
+                         it was made longer by a clock that was set back; 0 = not at all */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
@@ -4294,12 +4294,12 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    bool sharded = channel && rlock__has_shards(redis);
+    bool sharded = channel && rlock__has_shards(redis), renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + (request->op == RLOCK_OP_RENEW) + sharded + fence);
+                    0u + !question + (channel || lease) + renew + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -4311,7 +4311,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     }
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
-        if (request->op == RLOCK_OP_RENEW) {
+        if (renew) {
             rlock__put_cut(redis, request);
         }
     } else if (channel) {
@@ -6305,8 +6305,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__track(redis);
 }
 
-/* True if a refusal of this step leaves a connection that can be used: in whatever words, as a proxy
- * has its own, unless nothing is allowed here, or not now. */
+/* True if a refusal of this step leaves a connection that can be used: in whatever words, since a
+ * proxy has its own, unless nothing is allowed here, or not now. */
 static bool rlock__step_optional(int step, const char *text) {
     rlock_fault fault = rlock__classify(text);
     bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
@@ -14525,4 +14525,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b365391496b8522d */
+/* tools/join makes this file of src/: edit that. Digest of all above: 068ab194c795f73f */

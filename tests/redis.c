@@ -311,7 +311,7 @@ static void many_holds_are_renewed_by_few_commands(void **state) {
     for (i = 0; i < MANY; i++) {
         assert_int_equal(o[i]->seen[RLOCK_LOST], i >= 5 && i < 8);
     }
-    assert_true(num(ask(&server, "PTTL many:8")) > 30000); /* no renewal makes it shorter */
+    assert_in_range(num(ask(&server, "PTTL many:8")), 1, MANY_LEASE_MS); /* as it was asked for */
 }
 
 /* The server has each for as long as its holder says, whatever its neighbours asked for. */

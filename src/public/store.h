@@ -88,8 +88,8 @@ typedef struct rlock_request {
     bool out;         /* belongs to whoever submits it: the store has the request */
     int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
-    int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for: it
-                         was made longer by a clock that was set back; 0 = not at all */
+    int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
+                         it was made longer by a clock that was set back; 0 = not at all */
     uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
     uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so

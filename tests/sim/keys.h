@@ -108,7 +108,7 @@ struct slot { /* one key of one server */
     int member_count;
     struct token *last_read; /* of the youngest hold beside which others may be */
     int64_t changed_us;      /* when somebody last came or went */
-    const struct token *missed_by; /* whose offer was taken away, which had not been accepted, ... */
+    const struct token *missed_by; /* whose offer, which it let pass, was taken away ... */
     uint64_t missed;               /* ... and in which script */
     uint64_t script;         /* that touched it last ... */
     bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
@@ -755,7 +755,7 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
             sim_failed("%s is skipped, who would hear a call", token->text);
         }
     } else if (was && is && token->next_ms != token->ends_ms) {
-        bool cut = token->next_ms >= now_ms + token->longest_ms; /* of an offer, or a clock's step */
+        bool cut = token->next_ms >= now_ms + token->longest_ms; /* of an offer, or of a step */
         if (!own || (token->next_ms < token->ends_ms && token->script != slot->script && !cut)) {
             sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
                        token->text, slot->key, (long long)(token->next_ms - token->ends_ms));

@@ -340,12 +340,12 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    bool sharded = channel && rlock__has_shards(redis);
+    bool sharded = channel && rlock__has_shards(redis), renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;
     rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + (request->op == RLOCK_OP_RENEW) + sharded + fence);
+                    0u + !question + (channel || lease) + renew + sharded + fence);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -357,7 +357,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     }
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
-        if (request->op == RLOCK_OP_RENEW) {
+        if (renew) {
             rlock__put_cut(redis, request);
         }
     } else if (channel) {

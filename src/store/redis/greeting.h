@@ -56,8 +56,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__track(redis);
 }
 
-/* True if a refusal of this step leaves a connection that can be used: in whatever words, as a proxy
- * has its own, unless nothing is allowed here, or not now. */
+/* True if a refusal of this step leaves a connection that can be used: in whatever words, since a
+ * proxy has its own, unless nothing is allowed here, or not now. */
 static bool rlock__step_optional(int step, const char *text) {
     rlock_fault fault = rlock__classify(text);
     bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
