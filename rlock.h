@@ -4294,7 +4294,8 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    bool sharded = channel && rlock__has_shards(redis), renew = request->op == RLOCK_OP_RENEW;
+    bool sharded = channel && rlock__has_shards(redis);
+    bool renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;
@@ -4537,12 +4538,17 @@ static bool rlock__is_sentinel(const rlock__conn *conn) {
     return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
 }
 
+/* True if there is another address to try. Where a server of localhost was reached that was the
+ * one, whatever is the matter with it. */
+static bool rlock__conn_more(const rlock__conn *conn) {
+    return rlock__place_more(conn->place) &&
+           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->place->host));
+}
+
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
- * address would help, and not on the push connection, which follows the other one. Whatever is the
- * matter with a server of localhost, that was the one. */
+ * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    bool more = rlock__place_more(conn->place) &&
-                !(conn->state != RLOCK__CONN_OPENING && rlock__is_localhost(conn->place->host));
+    bool more = rlock__conn_more(conn);
 #ifndef RLOCK_NO_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
@@ -6009,7 +6015,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
 static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
-    bool more = !sentinel->heard && rlock__place_more(conn->place);
+    bool more = !sentinel->heard && rlock__conn_more(conn);
     bool last = !conn->walks;
     if (conn->state == RLOCK__CONN_READY) {
         rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
@@ -14525,4 +14531,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 068ab194c795f73f */
+/* tools/join makes this file of src/: edit that. Digest of all above: 7b7fd6bef7b0e29c */

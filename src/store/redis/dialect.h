@@ -340,7 +340,8 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
-    bool sharded = channel && rlock__has_shards(redis), renew = request->op == RLOCK_OP_RENEW;
+    bool sharded = channel && rlock__has_shards(redis);
+    bool renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;
     const char *key;
     size_t len;

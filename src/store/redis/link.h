@@ -45,12 +45,17 @@ static bool rlock__is_sentinel(const rlock__conn *conn) {
     return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
 }
 
+/* True if there is another address to try. Where a server of localhost was reached that was the
+ * one, whatever is the matter with it. */
+static bool rlock__conn_more(const rlock__conn *conn) {
+    return rlock__place_more(conn->place) &&
+           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->place->host));
+}
+
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
- * address would help, and not on the push connection, which follows the other one. Whatever is the
- * matter with a server of localhost, that was the one. */
+ * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
-    bool more = rlock__place_more(conn->place) &&
-                !(conn->state != RLOCK__CONN_OPENING && rlock__is_localhost(conn->place->host));
+    bool more = rlock__conn_more(conn);
 #ifndef RLOCK_NO_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;

@@ -333,7 +333,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
 static void rlock__sentinel_bury(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
-    bool more = !sentinel->heard && rlock__place_more(conn->place);
+    bool more = !sentinel->heard && rlock__conn_more(conn);
     bool last = !conn->walks;
     if (conn->state == RLOCK__CONN_READY) {
         rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
