@@ -505,20 +505,20 @@ typedef struct rlock_request {
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t permits; /* set permits: the number; 0 = what the terms say */
-    bool out;         /* belongs to whoever submits it: the store has the request */
-    int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
+    uint16_t fences;    /* acquire: how many fencing tokens in a row to reserve; 0 = none */
+    uint32_t permits;   /* set permits: the number; 0 = what the terms say */
+    bool out;           /* belongs to whoever submits it: the store has the request */
+    int64_t lease_ms;   /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
     int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
                          it was made longer by a clock that was set back; 0 = not at all */
-    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
+    uint64_t token;     /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
-    uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
+    uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t writer;  /* acquire: the hold of this token is no obstacle; 0 = none */
-    int64_t sent_us;  /* the store sets it: the clock before the request could leave */
-    int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
+    uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    int64_t sent_us;    /* the store sets it: the clock before the request could leave */
+    int64_t due_us;     /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
 } rlock_request;
 
@@ -6598,8 +6598,30 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
+/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
+ * whose turn it was before: else the attempt went on without them. */
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count);
+                           unsigned count) {
+    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
+    rlock__conn *conn = lookup->conn;
+    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
+    char *host = lookup->host; /* NULL: nobody asked */
+    bool wanted =
+        waits && host &&
+        (strcmp(host, conn->place->host) == 0 ||
+         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    lookup->host = NULL;
+    rlock__dealloc(host);
+    if (wanted) {
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
 
 /* Returns a lookup to be used; NULL: so many names are being resolved, or there is no memory. */
 static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
@@ -6647,31 +6669,6 @@ static void rlock__conn_resolve(rlock__conn *conn) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
         rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
-    }
-}
-
-/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
-static bool rlock__conn_asks(const rlock__conn *conn) {
-    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
-}
-
-/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
- * whose turn it was before: else the attempt went on without them. */
-static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count) {
-    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
-    rlock__conn *conn = lookup->conn;
-    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
-    char *host = lookup->host; /* NULL: nobody asked */
-    bool wanted =
-        waits && host &&
-        (strcmp(host, conn->place->host) == 0 ||
-         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
-    lookup->host = NULL;
-    rlock__dealloc(host);
-    if (wanted) {
-        rlock__conn_found(conn, addresses, count, "the host's name was not found");
-        rlock__conn_tend(conn);
     }
 }
 
@@ -6980,8 +6977,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
-           request->lease_ms == first->lease_ms &&
-           request->longest_ms == first->longest_ms &&
+           request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
 
@@ -6995,8 +6991,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first) &&
-        first->store.link.next != queue) {
+    if (redis->batches && rlock__batched(first, first) && first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
@@ -12693,8 +12688,8 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     rlock__hold_fault(claim, answer->text);
-    claim->cut = claim->cut || (request->lease_ms && !answer->undone &&
-                                answer->fault != RLOCK_FAULT_DOWN);
+    claim->cut =
+        claim->cut || (request->lease_ms && !answer->undone && answer->fault != RLOCK_FAULT_DOWN);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);
@@ -14531,4 +14526,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 7b7fd6bef7b0e29c */
+/* tools/join makes this file of src/: edit that. Digest of all above: b35cc490486a53d4 */

@@ -209,8 +209,7 @@ static void positions_of_a_stopped_process_cost_one_offer(void **state) {
 
         assert_int_equal(owner_acquire(a, 0, 0), RLOCK_OK);
         for (i = 0; i < 40; i++) {
-            tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1%s", i + 1, i,
-                     sorts[k]));
+            tell(ask(&server, "ZADD rlock:{k}:queue %d " NOBODY ":%d:1%s", i + 1, i, sorts[k]));
         }
         stands_in_queue(b, 41);
         since_us = kit_now_us();

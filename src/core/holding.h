@@ -258,8 +258,8 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
     rlock__hold_fault(claim, answer->text);
-    claim->cut = claim->cut || (request->lease_ms && !answer->undone &&
-                                answer->fault != RLOCK_FAULT_DOWN);
+    claim->cut =
+        claim->cut || (request->lease_ms && !answer->undone && answer->fault != RLOCK_FAULT_DOWN);
     delay_us = rlock__min(delay_us, claim->lock->lease_ms * (int64_t)100);
     if (!claim->lock->renews) {
         rlock__report_due(claim, RLOCK__NEVER, false);

@@ -83,20 +83,20 @@ typedef struct rlock_request {
     const rlock_terms *terms; /* NULL: a MUTEX with one key */
     uint32_t key_len;
     uint8_t op, flags;
-    uint16_t fences;  /* acquire: how many fencing tokens in a row to reserve; 0 = none */
-    uint32_t permits; /* set permits: the number; 0 = what the terms say */
-    bool out;         /* belongs to whoever submits it: the store has the request */
-    int64_t lease_ms; /* acquire, renew: the lease; renew with 0 is a check: it only reports
+    uint16_t fences;    /* acquire: how many fencing tokens in a row to reserve; 0 = none */
+    uint32_t permits;   /* set permits: the number; 0 = what the terms say */
+    bool out;           /* belongs to whoever submits it: the store has the request */
+    int64_t lease_ms;   /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
     int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
                          it was made longer by a clock that was set back; 0 = not at all */
-    uint64_t token;   /* together with rlock_client_id() unique in the world; inspect: the waiter
+    uint64_t token;     /* together with rlock_client_id() unique in the world; inspect: the waiter
                          whose position is wanted, 0 = none */
-    uint64_t next;    /* release: the waiter whose acquire is submitted right after this one, so
+    uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t writer;  /* acquire: the hold of this token is no obstacle; 0 = none */
-    int64_t sent_us;  /* the store sets it: the clock before the request could leave */
-    int64_t due_us;   /* of the requests that have to wait, the earliest goes first */
+    uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    int64_t sent_us;    /* the store sets it: the clock before the request could leave */
+    int64_t due_us;     /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
 } rlock_request;
 

@@ -106,11 +106,11 @@ struct slot { /* one key of one server */
     bool odd_fence;         /* so has the counter a value that is not ours */
     struct token *members[SIM_MEMBERS];
     int member_count;
-    struct token *last_read; /* of the youngest hold beside which others may be */
-    int64_t changed_us;      /* when somebody last came or went */
+    struct token *last_read;       /* of the youngest hold beside which others may be */
+    int64_t changed_us;            /* when somebody last came or went */
     const struct token *missed_by; /* whose offer, which it let pass, was taken away ... */
     uint64_t missed;               /* ... and in which script */
-    uint64_t script;         /* that touched it last ... */
+    uint64_t script;               /* that touched it last ... */
     bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
     struct fence {
         uint64_t value;

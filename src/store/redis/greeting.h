@@ -343,8 +343,30 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     }
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
+/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
+ * whose turn it was before: else the attempt went on without them. */
 static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count);
+                           unsigned count) {
+    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
+    rlock__conn *conn = lookup->conn;
+    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
+    char *host = lookup->host; /* NULL: nobody asked */
+    bool wanted =
+        waits && host &&
+        (strcmp(host, conn->place->host) == 0 ||
+         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    lookup->host = NULL;
+    rlock__dealloc(host);
+    if (wanted) {
+        rlock__conn_found(conn, addresses, count, "the host's name was not found");
+        rlock__conn_tend(conn);
+    }
+}
 
 /* Returns a lookup to be used; NULL: so many names are being resolved, or there is no memory. */
 static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
@@ -392,31 +414,6 @@ static void rlock__conn_resolve(rlock__conn *conn) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
         rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
-    }
-}
-
-/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
-static bool rlock__conn_asks(const rlock__conn *conn) {
-    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
-}
-
-/* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
- * whose turn it was before: else the attempt went on without them. */
-static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addresses,
-                           unsigned count) {
-    rlock__lookup *lookup = RLOCK__OF(name, rlock__lookup, name);
-    rlock__conn *conn = lookup->conn;
-    bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
-    char *host = lookup->host; /* NULL: nobody asked */
-    bool wanted =
-        waits && host &&
-        (strcmp(host, conn->place->host) == 0 ||
-         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
-    lookup->host = NULL;
-    rlock__dealloc(host);
-    if (wanted) {
-        rlock__conn_found(conn, addresses, count, "the host's name was not found");
-        rlock__conn_tend(conn);
     }
 }
 

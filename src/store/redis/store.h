@@ -211,8 +211,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
-           request->lease_ms == first->lease_ms &&
-           request->longest_ms == first->longest_ms &&
+           request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
 
@@ -226,8 +225,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
     command->count = command->kept = 0;
     command->op = first->op;
     command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first) &&
-        first->store.link.next != queue) {
+    if (redis->batches && rlock__batched(first, first) && first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
