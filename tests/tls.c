@@ -869,7 +869,8 @@ static void errors_of_others_are_no_errors_of_ours(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
     struct by_hand h = {NULL, -1};
-    const char *greeted = ":1\r\n$0\r\n\r\n$0\r\n\r\n*1\r\n*-1\r\n"; /* CLIENT ID, INFO, COMMAND */
+    const char *greeted = /* CLIENT ID, INFO, COMMAND */
+        ":1\r\n$11\r\nrole:master\r\n$0\r\n\r\n*1\r\n*-1\r\n";
     char record[256];
     struct owner *o;
     int n, i;
