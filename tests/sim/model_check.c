@@ -823,7 +823,10 @@ static void draw_rlock(struct command *c) {
     if (fence) {
         c->argv[c->argc++] = keys[key < 3 ? 4 : 5];
     }
-    draw_words(c, op != RLOCK_OP_RELEASE ? "%o %l" : wire == RLOCK_WIRE_REDISSON ? "%o %c" : "%o");
+    draw_words(c, op == RLOCK_OP_ACQUIRE        ? "%o %l"
+                  : op == RLOCK_OP_RENEW        ? "%o %l %l"
+                  : wire == RLOCK_WIRE_REDISSON ? "%o %c"
+                                                : "%o");
     if (fence) {
         add_word(c, roll(2) ? "1" : "257");
     }
@@ -831,8 +834,9 @@ static void draw_rlock(struct command *c) {
 
 /* A renewal of some keys at a time: most are somebody else's, or no lock. */
 static void draw_many(struct command *c) {
-    static const char *const ways[] = {"%h %h me: %l 1 2", "%h %h me: %l 2 1", "%h %h you: %l 1 1",
-                                       "%h %h me: %l 1 1", "%k %k me: %m 1 1", "%k %k m %l e:1"};
+    static const char *const ways[] = {"%h %h me: %l %l 1 2",  "%h %h me: %l %l 2 1",
+                                       "%h %h you: %l %l 1 1", "%h %h me: %l %l 1 1",
+                                       "%k %k me: %m %l 1 1",  "%k %k m %l %l e:1"};
 
     draw_script(c, rlock__renew_many, "2");
     draw_words(c, ways[roll(COUNT(ways))]);
@@ -1589,7 +1593,7 @@ static void line_goes_on_on_each_server_that_is_full(void **state) {
         assert_string_equal(line_call(m, RLOCK_OP_ACQUIRE, first, "500 1.5 none 1"),
                             "$16\r\n1700000000000000\r\n");
         m->oom = true;
-        assert_string_equal(line_call(m, RLOCK_OP_RENEW, first, "9000"), ":1\r\n");
+        assert_string_equal(line_call(m, RLOCK_OP_RENEW, first, "9000 9000"), ":1\r\n");
         assert_string_equal(line_call(m, RLOCK_OP_ACQUIRE, second, "500 1.5 none 1"), ":9000\r\n");
         assert_string_equal(line_call(m, RLOCK_OP_RELEASE, first, "none"), ":1\r\n");
         m->wall_us++;
