@@ -101,7 +101,7 @@ static int stage_resolve(void *state, rlock_name *name, const char *host) {
 }
 
 static const rlock_loop stage_loop = {&stage,      stage_open,   stage_watch,  stage_set_timer,
-                                      stage_close, stage_now_us, stage_resolve};
+                                      stage_close, stage_now_us, stage_resolve, NULL};
 
 /* Returns the name that was asked for this host and not answered, or NULL. */
 static rlock_name *stage_takes_name(const char *host) {
