@@ -60,6 +60,7 @@ static struct {
     bool given;           /* ... it was given to the command; ... */
     struct termios modes; /* ... in these modes */
     bool typed;           /* ... and Ctrl-C there ended the command */
+    sigset_t got;         /* the signals that rlock itself got: they were not typed at the command */
     bool leaves;          /* rlock is to end */
     int status;           /* ... with this */
     char cause[256];      /* why the hold was lost that the command ran under; "" = not known yet */
@@ -371,6 +372,7 @@ static void run_start(void) {
     run_page->lost = false;
     run.cause[0] = 0;
     run.end_us = 0;
+    sigemptyset(&run.got);
     run.rlock = getpid();
     run.given = run.whole && run_is_in_front();
     sigfillset(&all);
@@ -464,7 +466,8 @@ static void run_take_terminal(void) {
 static void run_take_back(void) {
     if (run.given && run_page->result < 0) {
         tcsetattr(run.tty, TCSADRAIN, &run.modes);
-        run.typed = run_page->result == -SIGINT || run_page->result == -SIGQUIT;
+        run.typed = (run_page->result == -SIGINT || run_page->result == -SIGQUIT) &&
+                    !sigismember(&run.got, -run_page->result);
     }
     run_take_terminal();
 }
@@ -511,12 +514,14 @@ static void run_go_on(bool gives) {
     run.given = !run_page->ended && run_page->group > 0 && run.tty >= 0 &&
                 (tcgetpgrp(run.tty) == run_page->group ||
                  (gives && tcsetpgrp(run.tty, run_page->group) == 0));
+    sigdelset(&run.got, SIGTSTP);
     run_pass(SIGCONT);
 }
 
-/* Stops rlock's job by SIGTSTP, as Ctrl-Z does, or SIGTTIN. Where no shell could let it go on, the
- * kernel does not stop rlock: no SIGCONT is pending then, and the command goes on too. */
-static void run_stop(int number) {
+/* Stops rlock by SIGTSTP or SIGTTIN; with its whole job, a script for one, if the terminal has sent
+ * that to the command alone. Where no shell could let it go on, the kernel does not stop rlock: no
+ * SIGCONT is pending then, and the command goes on too. */
+static void run_stop(int number, bool job) {
     bool heard = ev_is_active(&run.signals[RUN_STOP]); /* else it is ignored */
     sigset_t cont, pending;
     run_take_terminal();
@@ -524,7 +529,7 @@ static void run_stop(int number) {
     sigaddset(&cont, SIGCONT);
     ev_signal_stop(EV_DEFAULT, &run.signals[RUN_STOP]);
     sigprocmask(SIG_BLOCK, &cont, NULL);
-    kill(0, number);
+    kill(job ? 0 : getpid(), number);
     sigpending(&pending);
     sigprocmask(SIG_UNBLOCK, &cont, NULL);
     if (heard) {
@@ -538,7 +543,7 @@ static void run_stop(int number) {
 
 /* The command was stopped. If it wants the terminal, and that is ours, it gets it (at once without
  * a pipeline: some programs, as top, hide that they want it); if it has got it meanwhile, it only
- * goes on. Else rlock's job stops too, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile
+ * goes on. Else rlock stops too, with its job if a key did it, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile
  * nothing is renewed; the keeper ends the command if that takes too long. What was stopped by hand
  * and has no terminal stays so, and the lock stays. */
 static void run_on_stopped(int number) {
@@ -546,8 +551,10 @@ static void run_on_stopped(int number) {
     bool front = wants && run_is_in_front();
     if (wants && (front || run.given)) {
         run_go_on(front);
-    } else if (wants || number == SIGTSTP || (number != 0 && run.given)) {
-        run_stop(wants ? SIGTTIN : SIGTSTP);
+    } else if (wants) {
+        run_stop(SIGTTIN, run.tty >= 0);
+    } else if (number == SIGTSTP || (number != 0 && run.given)) {
+        run_stop(SIGTSTP, run.given && !sigismember(&run.got, SIGTSTP));
     }
 }
 
@@ -567,15 +574,16 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
     } else if (run.keeper != 0 && number == SIGCONT) {
         run_go_on(run.whole && run_is_in_front());
     } else if (run.keeper != 0) {
+        sigaddset(&run.got, number);
         run_pass(number);
         if (ends) {
             run_pass(SIGCONT); /* who is stopped would not hear that */
         }
         if (number == SIGTSTP && run_page->ended) {
-            run_stop(SIGTSTP);
+            run_stop(SIGTSTP, false);
         }
     } else if (number == SIGTSTP) {
-        run_stop(SIGTSTP);
+        run_stop(SIGTSTP, false);
     } else if (ends && run.election == NULL) {
         run_leave(-number);
     }

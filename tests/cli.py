@@ -1204,6 +1204,53 @@ def command_that_stops_itself_on_a_terminal_stops_the_job(place):
 
 
 @test
+def sigtstp_to_one_rlock_stops_nothing_else_of_its_job(place):
+    """A job of a shell in which one rlock waits, and another one runs a command, which has no terminal."""
+    script = ('"$0" "$1" -- sleep 60 & echo $!; "$0" "$1" -- sleep 60 & echo $!; "$0" "2$1" -- "$2" "$3" & echo $!; '
+              "sleep 60 & echo $!; wait")
+    shell = place.popen(["bash", "-c", f"set -m; sh -c '{script}' \"$@\" & wait; wait", "bash", RLOCK, place.key, BEAT,
+                         place.log], stdout=subprocess.PIPE, text=True)
+    one, two, runner, other = (int(shell.process.stdout.readline()) for _ in range(4))
+    place.began(1)
+    until("one that holds", SOON_S, lambda: children(one) or children(two))
+    waiter = two if children(one) else one
+    job = children(shell.pid) + [one, two, runner, other]
+    for stopped in (waiter, runner):
+        until("that all sleep", SOON_S, lambda: [state(pid) for pid in job] == ["S"] * len(job))
+        send(stopped, signal.SIGTSTP)
+        until("the stop", SOON_S, lambda: state(stopped) == "T")
+        time.sleep(0.05)
+        assert [state(pid) for pid in job].count("T") == 1, [state(pid) for pid in job]
+        send(stopped, signal.SIGCONT)
+        until("that it goes on", SOON_S, lambda: state(stopped) != "T")
+    at = now()
+    until("a beat", SOON_S, lambda: place.runs()[0][1] > at)
+
+
+@test
+def signal_to_one_rlock_of_a_script_in_a_terminal_goes_to_no_other_process(place):
+    t = Terminal(place)
+    path = os.path.join(place.folder, "script")
+    with open(path, "w", encoding="ascii") as file:
+        file.write('"$RLOCK" "$K" -- sh -c "echo ready; exec sleep 60"\necho ended "$?"\nread x\necho got "$x"\n')
+    t.say(f"bash {path}\n")
+    t.hears("ready")
+    job = children(t.machine.pid)[0]
+    rlock = children(job)[0]
+    send(rlock, signal.SIGTSTP)
+    until("the stop", SOON_S, lambda: state(rlock) == "T")
+    time.sleep(0.05)
+    assert state(job) == "S"
+    send(rlock, signal.SIGCONT)
+    until("that it goes on", SOON_S, lambda: state(rlock) != "T")
+    send(rlock, signal.SIGINT)
+    t.hears("ended 130")  # the script had no Ctrl-C
+    t.say("more\n")
+    t.hears("got more")
+    t.hears(t.PROMPT)
+
+
+@test
 def hangup_of_the_terminal_ends_the_command(place):
     t = Terminal(place)
     t.say(f"$RLOCK $K -- $BEAT {place.log}\n")
