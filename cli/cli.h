@@ -4,12 +4,16 @@
 
 #include <errno.h>
 #include <ev.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engines.h"
@@ -59,14 +63,74 @@ static struct cli {
     bool told;         /* ... and was shown */
 } cli = {.wait_ms = RLOCK_FOREVER, .lease_ms = 30000, .grace_ms = 10000};
 
+/* What standard error has not taken yet. Nobody may read it: a lock is renewed all the same. */
+static struct {
+    int fd;         /* it again, with O_NONBLOCK, which is not for the command; 0 = not tried */
+    bool is_socket; /* as that of systemd */
+    size_t length;
+    char text[8192];
+} cli_said;
+
+/* Opens what standard error is once more. If that fails, as for a file, it is asked first. */
+static void cli_open_said(void) {
+    struct stat is;
+    bool known = fstat(STDERR_FILENO, &is) == 0;
+    cli_said.is_socket = known && S_ISSOCK(is.st_mode);
+    cli_said.fd = -1;
+    if (known && (S_ISFIFO(is.st_mode) || S_ISCHR(is.st_mode))) {
+        cli_said.fd = open("/dev/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    }
+    cli_said.fd = cli_said.fd > STDERR_FILENO ? cli_said.fd : STDERR_FILENO;
+}
+
+/* Writes what is kept, as much as is taken within some time. What is refused for good is gone. */
+static void cli_write_said(int patience_ms) {
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+    while (cli_said.length > 0 && poll(&fd, 1, patience_ms) > 0) {
+        ssize_t n = cli_said.is_socket
+                        ? send(STDERR_FILENO, cli_said.text, cli_said.length, MSG_DONTWAIT)
+                        : write(cli_said.fd, cli_said.text, cli_said.length);
+        if (n < 0 && errno != EINTR) {
+            cli_said.length = errno == EAGAIN ? cli_said.length : 0;
+            break;
+        }
+        n = n < 0 ? 0 : n;
+        cli_said.length -= (size_t)n;
+        memmove(cli_said.text, cli_said.text + n, cli_said.length);
+    }
+}
+
+/* Gives a slow reader a moment: rlock ends. */
+static void cli_end_said(void) {
+    cli_write_said(1000);
+    cli_said.length = 0;
+}
+
+/* Writes to standard error, and waits for nobody: what has no room is left out. */
+static void cli_say(const char *format, ...) {
+    va_list arguments;
+    size_t room = sizeof cli_said.text - cli_said.length;
+    int n, before = errno;
+    if (cli_said.fd == 0) {
+        cli_open_said();
+        atexit(cli_end_said);
+    }
+    va_start(arguments, format);
+    n = vsnprintf(cli_said.text + cli_said.length, room, format, arguments);
+    va_end(arguments);
+    cli_said.length += n > 0 && (size_t)n < room ? (size_t)n : 0;
+    cli_write_said(0);
+    errno = before;
+}
+
 /* Says what is wrong, and what to do about it, and ends. */
 static void cli_fail(int status, const char *cure, const char *format, ...) {
     va_list arguments;
-    fputs("rlock: ", stderr);
+    char words[1000];
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(words, sizeof words, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "\n%s%s%s", cure != NULL ? "       " : "", cure != NULL ? cure : "",
+    cli_say("rlock: %s\n%s%s%s", words, cure != NULL ? "       " : "", cure != NULL ? cure : "",
             cure != NULL ? "\n" : "");
     exit(status);
 }
@@ -106,10 +170,10 @@ static void cli_say_status(const char *what, int status, const char *text) {
     } else if (status == RLOCK_ERR_WRONG_TYPE) {
         cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
     }
-    fprintf(stderr, "rlock: %s: %s%s%s\n", what, rlock_strerror(status), words[0] ? ": " : "",
+    cli_say("rlock: %s: %s%s%s\n", what, rlock_strerror(status), words[0] ? ": " : "",
             words);
     if (cure != NULL) {
-        fprintf(stderr, "       %s\n", cure);
+        cli_say("       %s\n", cure);
     }
 }
 
@@ -149,10 +213,10 @@ static void cli_log(void *user, int level, const char *line) {
         cli.told = cli.verbose || !cli.quiet || isatty(STDERR_FILENO);
         cli.quiet = true;
         if (cli.told) {
-            fprintf(stderr, "rlock: %s\n", words);
+            cli_say("rlock: %s\n", words);
         }
     } else if (cli.verbose) {
-        fprintf(stderr, "rlock: %s\n", words);
+        cli_say("rlock: %s\n", words);
     }
 }
 

@@ -13,7 +13,6 @@
 
 #include <fnmatch.h>
 #include <math.h>
-#include <poll.h>
 
 #include "show.h"
 

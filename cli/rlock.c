@@ -175,7 +175,7 @@ static void cli_option(int option) {
     case 'h': fputs(cli_help, stdout); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
     case 'V': cli_version(); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
     default: /* getopt has said why */
-        fprintf(stderr, "       %s\n", cli_see_help);
+        cli_say("       %s\n", cli_see_help);
         exit(CLI_FAILED);
     }
 }

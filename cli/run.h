@@ -13,9 +13,8 @@
 #define RLOCK_CLI_RUN_H
 
 #include <dirent.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -170,6 +169,7 @@ static int64_t run_watch(void) {
 static void run_command(pid_t keeper) {
     char fence[32];
     size_t i;
+    int status;
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a setuid program forgets that */
 #endif
@@ -197,8 +197,10 @@ static void run_command(pid_t keeper) {
     sigprocmask(SIG_SETMASK, &run.mask, NULL);
     execvp(cli.command[0], cli.command);
     run_page->not_run = true;
-    fprintf(stderr, "rlock: %s: %s\n", cli.command[0], strerror(errno));
-    _exit(errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_RUN);
+    status = errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_RUN;
+    cli_say("rlock: %s: %s\n", cli.command[0], strerror(errno));
+    cli_end_said();
+    _exit(status);
 }
 
 /* Notes what became of the command, and passes a signal on to it. */
@@ -260,7 +262,8 @@ static void run_keep(const sigset_t *all) {
         run_command(keeper);
     }
     if (command < 0) {
-        fprintf(stderr, "rlock: %s: fork: %s\n", cli.command[0], strerror(errno));
+        cli_say("rlock: %s: fork: %s\n", cli.command[0], strerror(errno));
+        cli_end_said();
         _exit(0);
     }
     setpgid(command, command);
@@ -302,7 +305,7 @@ static void run_notify(const char *words) {
 static void run_say_lost(void) {
     const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
     run.owes = false;
-    fprintf(stderr, "rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0],
+    cli_say("rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0],
             cause);
 }
 
@@ -321,7 +324,7 @@ static void run_on_shutdown(rlock_client *client, int status, void *user) {
         run_say_lost();
     }
     if (status != RLOCK_OK && run.began_us != 0 && !run_page->lost) {
-        fprintf(stderr, "rlock: %s: not released, the server does not answer: others wait %lld s\n",
+        cli_say("rlock: %s: not released, the server does not answer: others wait %lld s\n",
                 cli.keys[0], (long long)(cli.lease_ms + 999) / 1000);
     }
     ev_break(EV_DEFAULT, EVBREAK_ALL);
@@ -339,13 +342,68 @@ static void run_leave(int status) {
     }
 }
 
+/* Writes the token into a new file, which takes the place of the one that is there: who reads it
+ * meanwhile sees the last one or this one. Returns NULL, or what is wrong. */
+static const char *run_replace(const char *path, const struct stat *old, const char *text) {
+    char *target = realpath(path, NULL), draft[PATH_MAX]; /* of a link: what it leads to */
+    const char *last = target != NULL ? target : path;
+    const char *wrong = NULL;
+    mode_t mask = umask(0);
+    int fd = -1;
+    umask(mask);
+    if (snprintf(draft, sizeof draft, "%s.XXXXXX", last) < (int)sizeof draft) {
+        fd = mkostemp(draft, O_CLOEXEC);
+    } else {
+        errno = ENAMETOOLONG;
+    }
+    if (fd >= 0 && old != NULL) {
+        (void)!fchown(fd, old->st_uid, old->st_gid);
+    }
+    if (fd < 0 || fchmod(fd, old != NULL ? old->st_mode & 0777 : 0666 & ~mask) != 0 ||
+        write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0 ||
+        rename(draft, last) != 0) {
+        wrong = strerror(errno);
+        if (fd >= 0) {
+            unlink(draft);
+        }
+    }
+    free(target);
+    return wrong;
+}
+
+/* Writes it into what nothing can take the place of: a pipe, which is not waited for, a device, or
+ * a descriptor by its name. */
+static const char *run_put(const char *path, const char *text) {
+    int fd = open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    const char *wrong = done             ? NULL
+                        : errno == ENXIO ? "it is a pipe that nobody reads"
+                                         : strerror(errno);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return wrong;
+}
+
 static void run_write_fence(void) {
-    FILE *file = cli.fence_file != NULL && run.fence != 0 ? fopen(cli.fence_file, "we") : NULL;
-    if (cli.fence_file != NULL &&
-        (file == NULL || fprintf(file, "%llu\n", (unsigned long long)run.fence) < 0 ||
-         fclose(file) != 0)) {
-        fprintf(stderr, "rlock: --fence-file %s: %s\n", cli.fence_file,
-                run.fence == 0 ? "a quorum has no fencing tokens" : strerror(errno));
+    struct stat old;
+    bool exists = cli.fence_file != NULL && stat(cli.fence_file, &old) == 0;
+    const char *wrong = run.fence == 0 ? "a quorum has no fencing tokens" : NULL;
+    bool named = exists && (strncmp(cli.fence_file, "/dev/fd/", 8) == 0 ||
+                            strncmp(cli.fence_file, "/dev/std", 8) == 0 ||
+                            strncmp(cli.fence_file, "/proc/", 6) == 0);
+    char text[32];
+    if (cli.fence_file == NULL) {
+        return;
+    }
+    snprintf(text, sizeof text, "%llu\n", (unsigned long long)run.fence);
+    if (wrong == NULL) {
+        wrong = named || (exists && !S_ISREG(old.st_mode))
+                    ? run_put(cli.fence_file, text)
+                    : run_replace(cli.fence_file, exists ? &old : NULL, text);
+    }
+    if (wrong != NULL) {
+        cli_say("rlock: --fence-file %s: %s\n", cli.fence_file, wrong);
         run_leave(CLI_FAILED);
     }
 }
@@ -381,12 +439,14 @@ static void run_start(void) {
     run.keeper = fork();
     if (run.keeper == 0) {
         run.keeper = getpid();
+        cli_said.length = 0; /* rlock itself says that */
+        cli_said.fd = 0;
         run_keep(&all);
     }
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (run.keeper < 0) {
         run.keeper = 0;
-        fprintf(stderr, "rlock: fork: %s\n", strerror(errno));
+        cli_say("rlock: fork: %s\n", strerror(errno));
         run_leave(CLI_FAILED);
         return;
     }
@@ -481,7 +541,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     run.keeper = 0;
     if (WIFSIGNALED(child->rstatus)) { /* what it kept is ours now */
         if (run.end_us == 0) {
-            fprintf(stderr, "rlock: its keeper was killed; the command is ended\n");
+            cli_say("rlock: its keeper was killed; the command is ended\n");
         }
         do {
             usleep((useconds_t)run_kill() / 5);
@@ -490,6 +550,9 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
         } while (left == 0);
     }
     run_take_back();
+    if (WIFSIGNALED(child->rstatus) && run.end_us == 0) {
+        run_page->result = CLI_FAILED; /* also if the command itself had ended before */
+    }
     run.owes = run_page->lost;
     if (run.owes && run.cause[0] != 0) {
         run_say_lost(); /* else the hold tells why, when it ends */
@@ -625,13 +688,13 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
             run_say_lost();
         }
     } else if (event->reason != RLOCK_REASON_CLOSED) {
-        fprintf(stderr, "rlock: %s: lost: %s%s%s\n", cli.keys[0], rlock_reason_str(event->reason),
+        cli_say("rlock: %s: lost: %s%s%s\n", cli.keys[0], rlock_reason_str(event->reason),
                 event->text != NULL ? ": " : "", event->text != NULL ? event->text : "");
     }
     run_look();
     if (run.keeper == 0 && run.lock != NULL && !run.leaves) { /* before the command began */
         if (event->reason == RLOCK_REASON_EXPIRED) {
-            fprintf(stderr, "       Do answers take longer than half of the lease? See --lease\n");
+            cli_say("       Do answers take longer than half of the lease? See --lease\n");
         }
         run_acquire();
     }
@@ -645,7 +708,7 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
-            fprintf(stderr, "rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
+            cli_say("rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
         }
         run_leave(CLI_BUSY);
     } else if (event->status != RLOCK_ERR_CLOSED) {
@@ -670,6 +733,19 @@ static void run_on_step_down(rlock_election *election, const rlock_event *event,
     run_on_lost(NULL, event, user);
 }
 
+/* Warns at the start if what the command leaves behind cannot be found: it would not be ended. */
+static void run_check_system(void) {
+#ifdef __linux__
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    if (access(path, R_OK) != 0) {
+        cli_say("rlock: %s: %s; of the command, what leaves its process group is not ended when "
+                "the lock is lost: mount /proc\n",
+                path, strerror(errno));
+    }
+#endif
+}
+
 /* Runs the command under the lock, once or as often as it leads. */
 static int run_main(bool elects) {
     rlock_options options = cli_options();
@@ -682,6 +758,7 @@ static int run_main(bool elects) {
     if (run_page == MAP_FAILED) {
         cli_fail(CLI_FAILED, NULL, "mmap: %s", strerror(errno));
     }
+    run_check_system();
     run_page->lease_ms = cli.lease_ms;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, &run.mask);
@@ -729,6 +806,7 @@ static int run_main(bool elects) {
 #ifdef __linux__
         prctl(PR_SET_DUMPABLE, 0); /* one core file is enough */
 #endif
+        cli_end_said();
         signal(-run.status, SIG_DFL);
         kill(run.typed ? 0 : getpid(),
              -run.status); /* the job, a script for one, did not hear it */

@@ -336,6 +336,78 @@ def fence_is_written_into_a_file(place):
 
 
 @test
+def fence_file_is_replaced_so_that_a_reader_sees_a_whole_number(place):
+    path, link = os.path.join(place.folder, "fence"), os.path.join(place.folder, "link")
+    os.symlink("fence", link)
+    assert place.says("--fence-file", path, place.key, "--", "true")[0] == 0
+    os.chmod(path, 0o640)
+    with open(path, encoding="ascii") as early:
+        assert place.says("--fence-file", link, place.key, "--", "true")[0] == 0
+        first = early.read()  # what was opened before is not written into
+    with open(path, encoding="ascii") as file:
+        assert int(file.read()) > int(first)
+    assert os.path.islink(link) and os.stat(path).st_mode & 0o777 == 0o640
+    assert sorted(os.listdir(place.folder)) == ["fence", "link"]
+
+
+@test
+def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_told_if_not(place):
+    path = os.path.join(place.folder, "pipe")
+    os.mkfifo(path)
+    code, out, err = place.says("--fence-file", path, place.key, "--", "echo", "ran")
+    assert code == FAILED and out == "" and "nobody reads" in err, (code, out, err)
+    assert not place.server.redis.exists(place.key)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    code, out, err = place.says("--fence-file", path, place.key, "--", "sh", "-c", 'echo "$RLOCK_FENCE"')
+    assert code == 0 and os.read(reader, 100).decode() == out, (code, out, err)
+    os.close(reader)
+    code, out, _ = place.says("--fence-file", "/dev/stdout", place.key, "--", "sh", "-c", 'echo "$RLOCK_FENCE"')
+    assert code == 0 and len(out.split()) == 2 and len(set(out.split())) == 1, out
+
+
+def full(read, write):
+    """Nobody reads it, and a write would wait."""
+    os.set_blocking(write, False)
+    try:
+        while os.write(write, b"x" * 65536):
+            pass
+    except BlockingIOError:
+        pass
+    os.set_blocking(write, True)
+    return read, write
+
+
+@test
+def standard_error_that_nobody_reads_stops_nothing(place):
+    for read, write in (full(*os.pipe()), full(*(pipe.detach() for pipe in socket.socketpair()))):
+        machine = place.rlock("-v", place.key, "--", "echo", "ran", stderr=write, stdout=subprocess.PIPE)
+        out, _ = machine.process.communicate(timeout=SOON_S)
+        assert (machine.process.returncode, out) == (0, b"ran\n")
+        place.log += "x"
+        machine = place.beats(options=("-v",), stderr=write)
+        place.began(1)
+        place.server.redis.delete(place.key)
+        machine.ends_with(LOST)
+        place.rlock(place.key, "--", "/no/such/command", stderr=write).ends_with(NOT_FOUND)
+        os.close(read)
+        os.close(write)
+
+
+@test
+def slow_reader_of_standard_error_gets_all(place):
+    read, write = full(*os.pipe())
+    machine = place.rlock(place.key, "--", "/no/such/command", stderr=write)
+    os.close(write)
+    until("the command", SOON_S, lambda: state(machine.pid) in ("Z", None) or children(machine.pid))
+    text = b""
+    while data := os.read(read, 65536):
+        text += data
+    os.close(read)
+    machine.ends_with(NOT_FOUND)
+    assert b"/no/such/command: No such file" in text, text.lstrip(b"x")
+
+
+@test
 def try_and_wait_end_with_124_and_the_next_one_gets_it(place):
     holder = place.beats()
     place.began(1)
@@ -671,6 +743,30 @@ def keeper_is_killed(place):
     send(fault.keeper, signal.SIGKILL)
     fault.one.ends_with(FAILED)
     fault.over(LEASE_S, LEASE_S + SCALE)
+
+
+@test
+def keeper_that_is_killed_after_the_command_ended_is_told_too(place):
+    machine = place.rlock(place.key, "--", "sh", "-c", 'setsid "$0" "$1" & while ! [ -s "$1" ]; do sleep 0.01; done',
+                          BEAT, place.log, stderr=subprocess.PIPE, text=True)
+    place.began(1)
+    run = place.runs()[0]
+    until("that the command has ended", SOON_S, lambda: set(children(machine.keeper())) <= run[2])
+    send(machine.keeper(), signal.SIGKILL)
+    machine.ends_with(FAILED)
+    assert "keeper was killed" in machine.process.stderr.read()
+    place.all_gone(run, SOON_S)
+
+
+@test
+def system_without_proc_is_told_at_the_start(place):
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise NotApplicable("no namespaces")
+    script = 'mount -t tmpfs none /proc && exec "$0" "$1" -- echo ran'
+    machine = place.popen(["unshare", "--mount", "sh", "-c", script, RLOCK, place.key], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    out, err = machine.process.communicate(timeout=SOON_S)
+    assert machine.process.returncode == 0 and out == "ran\n" and "mount /proc" in err, (out, err)
 
 
 @test
