@@ -42,6 +42,8 @@ enum {
 static struct cli {
     const char *url;     /* NULL: 127.0.0.1, port 6379 */
     const char *members; /* of a quorum: URL,URL,URL; NULL = none */
+    const char *url_file;
+    bool keep_env; /* the command gets a URL with a password too */
     const char *cacert, *cert, *cert_key;
     const char *keys[RLOCK_KEYS_MAX];
     size_t key_count;
@@ -170,8 +172,7 @@ static void cli_say_status(const char *what, int status, const char *text) {
     } else if (status == RLOCK_ERR_WRONG_TYPE) {
         cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
     }
-    cli_say("rlock: %s: %s%s%s\n", what, rlock_strerror(status), words[0] ? ": " : "",
-            words);
+    cli_say("rlock: %s: %s%s%s\n", what, rlock_strerror(status), words[0] ? ": " : "", words);
     if (cure != NULL) {
         cli_say("       %s\n", cure);
     }
@@ -317,7 +318,7 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
             for (i = 0; i < count; i++) {
                 if (strcmp(members[i].url, url) == 0) {
                     cli_fail(CLI_FAILED, "Give three or five servers, each once",
-                             "--quorum: %s is there twice", url);
+                             "--quorum: the servers %d and %d have one URL", i + 1, count + 1);
                 }
             }
             members[count] = (rlock_config){.url = url, .tls = config.tls};

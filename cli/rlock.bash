@@ -15,7 +15,7 @@ _rlock() {
                 i=$((i + 1)) begun=yes
                 break
                 ;;
-            -u | --url | --quorum | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
+            -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
                 --fence-file | --grace | --cacert | --cert | --cert-key) i=$((i + 1)) ;;
             -*) ;;
             *)
@@ -46,17 +46,17 @@ _rlock() {
     case $before in
         --kind) options='mutex fair read write semaphore' ;;
         -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster:// postgres:// zookeeper:// mysql://' ;;
-        --fence-file | --cacert | --cert | --cert-key)
+        --url-file | --fence-file | --cacert | --cert | --cert-key)
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
         --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace) return ;;
         *)
-            options='-u --url --quorum --cacert --cert --cert-key -v --verbose -h --help -V --version'
+            options='-u --url --quorum --url-file --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
-                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file' ;;
-                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --grace' ;;
+                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env' ;;
+                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --grace' ;;
                 inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;
             esac

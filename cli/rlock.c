@@ -13,7 +13,8 @@ static const char cli_help[] =
     "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
     "                      postgres:// zookeeper:// mysql://\n"
-    "      --quorum U,U,U  a majority of these servers\n"
+    "      --quorum U,U,U  a majority of these servers, or RLOCK_QUORUM\n"
+    "      --url-file F    the same, one a line; --keep-env: COMMAND gets passwords\n"
     "  -n, --try           do not wait for the lock; -w, --wait 10s: for so long\n"
     "  -l, --lease 30s     how long others wait if this machine dies\n"
     "  -k, --key KEY       one more key: all of them, or none\n"
@@ -22,8 +23,7 @@ static const char cli_help[] =
     "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
     "      --grace 10s     elect: from SIGTERM to SIGKILL when rlock is to end\n"
     "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
-    "      --json          one object a line\n"
-    "  -v, --verbose       what goes on; -h, --help: this; -V, --version\n"
+    "      --json          an object a line; -v, --verbose; -h, --help; -V, --version\n"
     "\n"
     "The exit status is the command's, or 128 and its signal's number; 123: the lock\n"
     "was lost and the command ended; 124: the lock was held by others; 125: rlock\n"
@@ -31,6 +31,8 @@ static const char cli_help[] =
 
 enum {
     CLI_QUORUM = 256,
+    CLI_URL_FILE,
+    CLI_KEEP_ENV,
     CLI_KIND,
     CLI_PERMITS,
     CLI_WEIGHT,
@@ -44,6 +46,8 @@ enum {
 
 static const struct option cli_long[] = {{"url", required_argument, NULL, 'u'},
                                          {"quorum", required_argument, NULL, CLI_QUORUM},
+                                         {"url-file", required_argument, NULL, CLI_URL_FILE},
+                                         {"keep-env", no_argument, NULL, CLI_KEEP_ENV},
                                          {"try", no_argument, NULL, 'n'},
                                          {"wait", required_argument, NULL, 'w'},
                                          {"lease", required_argument, NULL, 'l'},
@@ -84,6 +88,7 @@ static struct {
                 {CLI_PERMITS, KEYED, false},
                 {CLI_WEIGHT, HOLDERS, false},
                 {CLI_FENCE_FILE, HOLDERS, false},
+                {CLI_KEEP_ENV, HOLDERS, false},
                 {CLI_GRACE, 1 << ELECT, false},
                 {CLI_KIND, KEYED, false},
                 {CLI_JSON, LOOKERS, false}};
@@ -153,6 +158,8 @@ static void cli_option(int option) {
     switch (option) {
     case 'u': cli.url = optarg; break;
     case CLI_QUORUM: cli.members = optarg; break;
+    case CLI_URL_FILE: cli.url_file = optarg; break;
+    case CLI_KEEP_ENV: cli.keep_env = true; break;
     case 'n': cli.wait_ms = 0; break;
     case 'w': cli.wait_ms = cli_duration("--wait", optarg, 0, INT32_MAX); break;
     case 'l':
@@ -174,9 +181,52 @@ static void cli_option(int option) {
     case 'v': cli.verbose = true; break;
     case 'h': fputs(cli_help, stdout); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
     case 'V': cli_version(); exit(fflush(stdout) == 0 ? 0 : CLI_FAILED);
-    default: /* getopt has said why */
-        cli_say("       %s\n", cli_see_help);
-        exit(CLI_FAILED);
+    default: /* getopt has said why */ cli_say("       %s\n", cli_see_help); exit(CLI_FAILED);
+    }
+}
+
+/* Reads the file of --url-file: a line with a URL, or those of a quorum, each in a line. */
+static void cli_read_urls(void) {
+    static char text[65536], urls[65536];
+    FILE *file = fopen(cli.url_file, "re");
+    size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    char *line, *rest = NULL;
+    int count = 0;
+    if (file == NULL || ferror(file)) {
+        cli_fail(CLI_FAILED, NULL, "--url-file %s: %s", cli.url_file, strerror(errno));
+    }
+    fclose(file);
+    text[length] = 0;
+    for (line = strtok_r(text, " \t\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, " \t\r\n", &rest)) {
+        strcat(strcat(urls, count++ > 0 ? "," : ""), line);
+    }
+    if (count == 0) {
+        cli_fail(CLI_FAILED, "A line of it is like redis://user:password@host:6379",
+                 "--url-file %s: it has no URL", cli.url_file);
+    }
+    *(count > 1 ? &cli.members : &cli.url) = urls;
+}
+
+/* Finds out where the server is: options count, and without them the environment. */
+static void cli_find_server(void) {
+    bool given = cli.url != NULL || cli.members != NULL;
+    if (cli.url_file != NULL && given) {
+        cli_fail(CLI_FAILED, cli_see_help, "--url-file: not with --url or --quorum");
+    }
+    if (cli.url_file != NULL) {
+        cli_read_urls();
+    } else if (!given) {
+        cli.url = getenv("RLOCK_URL");
+        cli.members = getenv("RLOCK_QUORUM");
+        if (cli.url != NULL && cli.members != NULL) {
+            cli_fail(CLI_FAILED, "Unset one of them, or give --url or --quorum",
+                     "RLOCK_URL and RLOCK_QUORUM are both set");
+        }
+    }
+    if (cli.url != NULL && cli.url[0] == 0) {
+        cli_fail(CLI_FAILED, "Unset RLOCK_URL, or let it be like redis://host:6379",
+                 "the URL of the server is empty");
     }
 }
 
@@ -218,13 +268,9 @@ int main(int argc, char **argv) {
             (void)!open("/dev/null", O_RDWR | O_CLOEXEC);
         }
     }
-    cli.url = getenv("RLOCK_URL");
     word = cli_parse(argc, argv, &what);
     cli_check_options(what);
-    if (cli.url != NULL && cli.url[0] == 0) {
-        cli_fail(CLI_FAILED, "Unset RLOCK_URL, or let it be like redis://host:6379",
-                 "the URL of the server is empty");
-    }
+    cli_find_server();
     cli_choose_engine();
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {

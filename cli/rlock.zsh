@@ -10,8 +10,9 @@ _rlock() {
         'top:show all locks as a live table'
     )
     local -a every=(
-        '(--quorum -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\:// postgres\:// zookeeper\:// mysql\://)'
-        '(-u --url)--quorum=[a majority of these servers]:URL,URL,URL: '
+        '(--quorum --url-file -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\:// postgres\:// zookeeper\:// mysql\://)'
+        '(-u --url --url-file)--quorum=[a majority of these servers]:URL,URL,URL: '
+        '(-u --url --quorum)--url-file=[a file with the URL of the server]:file:_files'
         '--cacert=[who signs certificates]:PEM file:_files'
         '--cert=[the certificate of this client]:PEM file:_files'
         '--cert-key=[the key of the certificate]:PEM file:_files'
@@ -23,6 +24,7 @@ _rlock() {
         '(-l --lease)'{-l,--lease=}'[how long others wait if this machine dies]:duration (30s): '
         '*'{-k,--key=}'[one more key]:key: '
         '--weight=[how many permits to take]:number: '
+        '--keep-env[the command keeps a URL with a password]'
         '--fence-file=[where to write the fencing token]:file:_files'
     )
     local -a kind=(

@@ -59,12 +59,12 @@ static struct {
     bool given;           /* ... it was given to the command; ... */
     struct termios modes; /* ... in these modes */
     bool typed;           /* ... and Ctrl-C there ended the command */
-    sigset_t got;         /* the signals that rlock itself got: they were not typed at the command */
-    bool leaves;          /* rlock is to end */
-    int status;           /* ... with this */
-    char cause[256];      /* why the hold was lost that the command ran under; "" = not known yet */
-    bool owes;            /* ... is to be said when it is known */
-    int64_t until_us;     /* the end of --wait; 0 = it has not begun to wait */
+    sigset_t got;     /* the signals that rlock itself got: they were not typed at the command */
+    bool leaves;      /* rlock is to end */
+    int status;       /* ... with this */
+    char cause[256];  /* why the hold was lost that the command ran under; "" = not known yet */
+    bool owes;        /* ... is to be said when it is known */
+    int64_t until_us; /* the end of --wait; 0 = it has not begun to wait */
     int64_t began_us, pause_ms;
     int64_t given_ms; /* the most that was left in this term */
     ev_child child;
@@ -165,6 +165,25 @@ static int64_t run_watch(void) {
  * The command, and its keeper.
  */
 
+/* True if a password is in a URL, or in one of several. Where that is in doubt there is one. */
+static bool run_has_password(const char *urls) {
+    const char *after = urls != NULL ? strstr(urls, "://") : NULL;
+    const char *host = after != NULL ? strrchr(after, '@') : NULL;
+    return (host != NULL && memchr(after + 3, ':', (size_t)(host - after - 3)) != NULL) ||
+           (urls != NULL && strstr(urls, "password=") != NULL);
+}
+
+/* Takes the passwords of the lock out of the environment of the command. */
+static void run_hide_passwords(void) {
+    static const char *const names[] = {"RLOCK_URL", "RLOCK_QUORUM"};
+    int i;
+    for (i = 0; i < 2 && !cli.keep_env; i++) {
+        if (run_has_password(getenv(names[i]))) {
+            unsetenv(names[i]);
+        }
+    }
+}
+
 /* The command, in a process of its own: returns only by exec. */
 static void run_command(pid_t keeper) {
     char fence[32];
@@ -187,6 +206,7 @@ static void run_command(pid_t keeper) {
     }
     signal(SIGTTOU, run.ttou);
     signal(SIGPIPE, cli.pipe);
+    run_hide_passwords();
     setenv("RLOCK_KEY", cli.keys[0], 1);
     snprintf(fence, sizeof fence, "%llu", (unsigned long long)run.fence);
     if (run.fence != 0) {
@@ -305,8 +325,7 @@ static void run_notify(const char *words) {
 static void run_say_lost(void) {
     const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
     run.owes = false;
-    cli_say("rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0],
-            cause);
+    cli_say("rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0], cause);
 }
 
 /* Notes why the hold was lost, or was about to be. */

@@ -199,6 +199,13 @@ class Place:
         out, err = machine.process.communicate(timeout=4 * SOON_S)
         return machine.process.returncode, out, err
 
+    def says_with(self, arguments, variables):
+        """The same with these variables alone of those that name servers."""
+        env = {name: text for name, text in os.environ.items() if name not in ("RLOCK_URL", "RLOCK_QUORUM")}
+        done = subprocess.run(arguments, env={**env, **variables}, capture_output=True, text=True, timeout=4 * SOON_S,
+                              stdin=subprocess.DEVNULL, preexec_fn=dies_with_parent, check=False)
+        return done.returncode, done.stdout, done.stderr
+
     def beats(self, *words, options=(), lease=LEASE_S, **more):
         """Starts a command that writes down when it runs."""
         with open(self.said, "ab") as said:
@@ -472,6 +479,52 @@ def quorum_of_three_servers_bears_the_loss_of_one(place):
 
 
 @test
+def password_stands_on_no_command_line_and_the_command_does_not_get_it(place):
+    server, path = place.own_server(), os.path.join(place.folder, "url")
+    server.redis.config_set("requirepass", "se:cret")
+    url = f"unix://:se:cret@{server.socket}"
+    env = "env | grep -E '^RLOCK_(URL|QUORUM)=' || echo none"
+    with open(path, "w", encoding="ascii") as file:
+        file.write(url + "\n")
+    for options, variables, got in (
+            ((), {"RLOCK_URL": url}, "none"), (("--keep-env",), {"RLOCK_URL": url}, "RLOCK_URL=" + url),
+            (("--url-file", path), {"RLOCK_URL": "unix:///no/socket"}, "RLOCK_URL=unix:///no/socket"),
+            (("--url-file", path), {"RLOCK_QUORUM": f"{url},{url}1,{url}2"}, "none")):
+        code, out, err = place.says_with([RLOCK, *options, place.key, "--", "sh", "-c", env], variables)
+        assert (code, out) == (0, got + "\n"), (options, variables, code, out, err)
+    user = "unix://app@/no/socket"  # there is no password in it
+    code, out, err = place.says_with([RLOCK, "--url-file", path, place.key, "--", "sh", "-c", env], {"RLOCK_URL": user})
+    assert (code, out) == (0, f"RLOCK_URL={user}\n"), (code, out, err)
+
+
+@test
+def quorum_is_named_by_a_variable_or_a_file(place):
+    servers = [Server(place.folder) for _ in range(3)]
+    place.things += servers
+    path, urls = os.path.join(place.folder, "urls"), [server.url for server in servers]
+    with open(path, "w", encoding="ascii") as file:
+        file.write("\n".join(urls) + "\r\n\n")
+    for options, variables in ((), {"RLOCK_QUORUM": ",".join(urls)}), (("--url-file", path), {}):
+        code, out, err = place.says_with([RLOCK, *options, place.key, "--", "sh", "-c", 'echo "fence=$RLOCK_FENCE"'], variables)
+        assert (code, out) == (0, "fence=\n"), (options, code, out, err)
+    wrong = {"RLOCK_QUORUM": ",".join(urls), "RLOCK_URL": urls[0]}
+    code, out, err = place.says_with([RLOCK, place.key, "--", "echo", "ran"], wrong)
+    assert code == FAILED and out == "" and "both set" in err, (code, out, err)
+    assert place.says_with([RLOCK, "--url", urls[0], place.key, "--", "echo", "ran"], wrong)[:2] == (0, "ran\n")
+    for text, words in (("", "no URL"), (None, "No such file")):
+        path = os.path.join(place.folder, "wrong")
+        if text is not None:
+            open(path, "w", encoding="ascii").close()
+        code, _, err = place.says_with([RLOCK, "--url-file", path, place.key, "--", "true"], {})
+        assert code == FAILED and words in err, (code, err)
+        if text is not None:
+            os.unlink(path)
+    twice = ["redis://:secret@a", "redis://b", "redis://:secret@a"]
+    code, _, err = place.says_with([RLOCK, place.key, "--", "true"], {"RLOCK_QUORUM": ",".join(twice)})
+    assert code == FAILED and "1 and 3" in err and "secret" not in err, (code, err)
+
+
+@test
 def each_wrong_option_is_told_with_its_cure(place):
     key = place.key
     for arguments, words in (
@@ -483,7 +536,7 @@ def each_wrong_option_is_told_with_its_cure(place):
             (("--url", "http://x", key, "--", "true"), "url"), (("--quorum", ",", key, "--", "true"), "three"),
             (("--weight", "2", key, "--", "true"), ""), (("--grace", "1s", key, "--", "true"), "--grace: not with"),
             (("elect", "-n", key, "--", "true"), "--try: not with rlock elect"), (("--url", "", key, "--", "true"), "empty"),
-            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "redis://a is there twice"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
+            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "the servers 1 and 3 have one URL"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
             (("-w", "200ms", "--url", "redis://127.0.0.1:1", key, "--", "true"), "RLOCK_URL")):
         code, out, err = place.says(*arguments)
         assert code == FAILED and out == "" and err and words in err, (arguments, code, out, err)
