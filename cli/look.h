@@ -491,21 +491,50 @@ static void look_wait(double seconds, const char *how) {
     }
 }
 
+static void look_hear_signals(void);
+
+/* Stops as every program does, with the terminal given back, and draws the table when it goes on. */
+static void look_stop(void) {
+    bool drawn = show.screen;
+    sigset_t stop;
+    int before = errno;
+    show_leave();
+    signal(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL);
+    look_hear_signals();
+    if (drawn) {
+        show_enter();
+    }
+    errno = before;
+}
+
 static void look_on_signal(int number) {
-    if (number != SIGWINCH) {
+    if (number == SIGTSTP) {
+        look_stop();
+    } else if (number != SIGWINCH) {
         show_leave();
         _exit(0);
     }
 }
 
-static void look_at_terminal(void) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
-    struct sigaction action = {.sa_handler = look_on_signal};
-    const char *term = getenv("TERM");
-    int i;
-    for (i = 0; i < 4; i++) {
-        sigaction(numbers[i], &action, NULL);
+static void look_hear_signals(void) {
+    static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
+    struct sigaction action = {.sa_handler = look_on_signal}, before;
+    size_t i;
+    for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i] != SIGTSTP || sigaction(SIGTSTP, NULL, &before) != 0 ||
+            before.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &action, NULL);
+        }
     }
+}
+
+static void look_at_terminal(void) {
+    const char *term = getenv("TERM");
+    look_hear_signals();
     if (!cli.json && isatty(STDOUT_FILENO) && term != NULL && strcmp(term, "dumb") != 0) {
         show_enter();
     }

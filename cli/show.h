@@ -39,39 +39,90 @@ static double show_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Returns how many bytes are one character that can be shown; 0: the first byte cannot. */
-static size_t show_char(const unsigned char *s, size_t len) {
-    const uint32_t least[] = {0, 0x20, cli.json ? 0x80 : 0xa0, 0x800, 0x10000};
+/* Reads a character of UTF-8. Returns how many bytes it has; 0: these are none. */
+static size_t show_char(const unsigned char *s, size_t len, uint32_t *code) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
-    uint32_t code = n == 1 ? s[0] : s[0] & (0xffu >> n);
+    *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
     for (i = 1; i < n; i++) {
         if (i >= len || (s[i] & 0xc0) != 0x80) {
             return 0;
         }
-        code = code << 6 | (s[i] & 0x3fu);
+        *code = *code << 6 | (s[i] & 0x3fu);
     }
-    return n == 0 || code < least[n] || code == 0x7f || code > 0x10ffff || code >> 11 == 27 ? 0 : n;
+    return n == 0 || *code < least[n] || *code > 0x10ffff || *code >> 11 == 27 ? 0 : n;
 }
 
-/* Writes anybody's bytes, in so many columns; -n: in n or more; 0: in as many as they take. */
+/* True if a terminal shows it as what it is: no control, nothing without a width, and nothing that
+ * turns the direction of the line. */
+static bool show_is_plain(uint32_t code) {
+    static const uint32_t others[][2] = {
+        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},
+        {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+    size_t i = 0;
+    while (i < sizeof others / sizeof *others && (code < others[i][0] || code > others[i][1])) {
+        i++;
+    }
+    return i == sizeof others / sizeof *others;
+}
+
+/* Writes a character for JSON: by its code unless it is plain, U+FFFD for a byte that is none. */
+static void show_json_char(const unsigned char *s, size_t n, uint32_t code) {
+    if (n == 0) {
+        fputs("\\ufffd", stdout);
+    } else if (show_is_plain(code)) {
+        fputs(code == '"' || code == '\\' ? "\\" : "", stdout);
+        fwrite(s, 1, n, stdout);
+    } else if (code > 0xffff) {
+        printf("\\u%04x\\u%04x", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
+    } else {
+        printf("\\u%04x", code);
+    }
+}
+
+/* Writes anybody's bytes, in so many columns; -n: in n or more; 0: in as many as they take. In text
+ * \xNN is a byte, and \\ a backslash: no two texts look alike. */
 static void show_bytes(const char *bytes, size_t len, int columns) {
     const unsigned char *s = (const unsigned char *)bytes, *end = s + len;
     int used = 0, wide = 0;
     for (; s < end; used += wide) {
-        size_t n = show_char(s, (size_t)(end - s));
-        wide = n != 0 ? 1 : 4;
+        uint32_t code;
+        size_t n = show_char(s, (size_t)(end - s), &code), size = n > 0 ? n : 1, i;
+        bool plain = n > 0 && show_is_plain(code);
+        wide = plain ? code == '\\' ? 2 : 1 : 4 * (int)size;
         if (columns > 0 && used + wide > columns) {
             break;
         }
-        if (n != 0) {
-            fputs(cli.json && (*s == '"' || *s == '\\') ? "\\" : "", stdout);
+        if (cli.json) {
+            show_json_char(s, n, code);
+        } else if (plain) {
+            fputs(code == '\\' ? "\\" : "", stdout);
             fwrite(s, 1, n, stdout);
-        } else {
-            printf(cli.json ? "\\u%04x" : "\\x%02x", *s);
         }
-        s += n != 0 ? n : 1;
+        for (i = 0; i < size && !cli.json && !plain; i++) {
+            printf("\\x%02x", s[i]);
+        }
+        s += size;
     }
     printf("%*s", abs(columns) > used ? abs(columns) - used : 0, "");
+}
+
+/* Writes one more member of JSON if bytes are not UTF-8: what they are. */
+static void show_hex(const char *name, const char *bytes, size_t len) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    size_t at = 0, n = 1;
+    uint32_t code;
+    while (at < len && (n = show_char(s + at, len - at, &code)) > 0) {
+        at += n;
+    }
+    if (n > 0) {
+        return;
+    }
+    printf(",\"%s\":\"", name);
+    for (at = 0; at < len; at++) {
+        printf("%02x", s[at]);
+    }
+    putchar('"');
 }
 
 /* Writes the id of the client whose token it is; all of the token of another library. */
@@ -141,9 +192,14 @@ static void show_json(const struct show_row *row) {
     if (held) {
         show_token(row, 0);
     }
-    printf("%s,\"left_ms\":%s,\"waiters\":%s,\"permits\":%s,\"fence\":%s}\n", held ? "\"" : "",
+    printf("%s,\"left_ms\":%s,\"waiters\":%s,\"permits\":%s,\"fence\":%s", held ? "\"" : "",
            show_number(row->held > 0 && !show.force ? show_left_ms(row) : -1),
            show_number(row->waiters), show_number(row->permits), show_number(row->fence));
+    show_hex("key_hex", row->key, row->key_len);
+    if (held) {
+        show_hex("holder_hex", row->token, row->token_len);
+    }
+    fputs("}\n", stdout);
 }
 
 /* Writes a lock, or the heads of the columns, without the end of the line. */
@@ -289,26 +345,32 @@ static void show_out(const char *what, const char *where, const char *how) {
     }
 }
 
-/* Gives the terminal back. A handler of signals may call this: so nothing of stdio is in it. */
+/* Gives the terminal back, but for its modes if it is a shell's by now. A handler of signals may
+ * call this, and show_enter: so nothing of stdio is in them. */
 static void show_leave(void) {
     static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
     if (show.screen) {
+        void (*ttou)(int) = signal(SIGTTOU, SIG_IGN); /* it would be stopped as it ends */
         show.screen = false;
         (void)!write(STDOUT_FILENO, leave, sizeof leave - 1);
-        tcsetattr(STDIN_FILENO, TCSANOW, &show.saved);
+        if (tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+            tcsetattr(STDIN_FILENO, TCSANOW, &show.saved);
+        }
+        signal(SIGTTOU, ttou);
     }
 }
 
+/* Takes the terminal; in the background it is stopped here until it is in front. */
 static void show_enter(void) {
+    static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
     struct termios raw;
     if (tcgetattr(STDIN_FILENO, &show.saved) == 0) {
         raw = show.saved;
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a shell would come up inside the table */
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     }
     show.screen = true;
-    fputs("\033[?1049h\033[?25l\033[?7l", stdout);
+    (void)!write(STDOUT_FILENO, enter, sizeof enter - 1);
 }
 
 #endif /* RLOCK_CLI_SHOW_H */

@@ -1409,6 +1409,32 @@ def hangup_of_the_terminal_ends_the_command(place):
     until("the release", SOON_S, lambda: not place.server.redis.exists(place.key))
 
 
+@test
+def table_of_top_gives_the_terminal_back_while_it_is_stopped(place):
+    enter, leave = "\x1b[?1049h", "\x1b[?1049l"
+    t = Terminal(place)
+    t.runs("export TERM=xterm")
+    t.say("$RLOCK top\n")
+    t.hears(enter)
+    t.hears("waiting; tol")
+    for stops in (lambda: t.say(CTRL_Z), lambda: send(children(t.machine.pid)[0], signal.SIGTSTP)):
+        stops()
+        t.hears(leave)
+        t.hears("Stopped")
+        t.hears(t.PROMPT)
+        assert "icanon" in t.runs("stty -a").replace("-icanon", "")
+        t.say("fg\n")
+        t.hears(enter)
+        t.hears("waiting; tol")
+    top = children(t.machine.pid)[0]
+    send(top, signal.SIGSTOP)  # nobody hears that
+    t.hears("Stopped")
+    t.hears(t.PROMPT)
+    t.say("kill %%; wait\n")
+    t.hears(leave)
+    until("its end", SOON_S, lambda: state(top) in ("Z", None))
+
+
 # ---- elections ----
 
 
