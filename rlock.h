@@ -219,7 +219,8 @@
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
  *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
- *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
+ *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: getrandom, else
+ *                         /dev/urandom)
  *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
  *                         (default: <hiredis/async.h>). One that is included before stays the one.
  *                         Its version is that of the library that is linked: else
@@ -928,8 +929,8 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
 
 /* Makes a client. It connects when the first request needs it.
  * Errors: RLOCK_ERR_ARG (a log line says which field or part of the URL, or that hiredis is of
- * another version than its header), RLOCK_ERR_NOMEM (also: no random bytes, loop.open failed); a
- * store of your own may return others. */
+ * another version than its header), RLOCK_ERR_NOMEM (also: no random bytes, loop.open failed; a log
+ * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
@@ -1279,12 +1280,18 @@ RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
  * >>platform - clock, random bytes, allocation; knows nothing of locks
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__linux__) && !defined(__ANDROID__) && defined(__has_include)
+#if __has_include(<sys/random.h>)
+#include <sys/random.h>
+#endif
+#endif
 
 #if !defined CLOCK_MONOTONIC || !defined O_CLOEXEC
 #error "rlock.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
@@ -1346,9 +1353,18 @@ static int64_t rlock__system_now_us(void) {
 
 #ifndef RLOCK_RANDOM
 #define RLOCK_RANDOM(p, n) rlock__system_random(p, n)
+/* An older kernel has the file alone; a chroot may not have it. */
 static int rlock__system_random(void *bytes, size_t size) {
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, bytes, size);
+    ssize_t got = -1;
+    int fd;
+#ifdef GRND_NONBLOCK
+    got = getrandom(bytes, size, GRND_NONBLOCK);
+#endif
+    if (got == (ssize_t)size) {
+        return 1;
+    }
+    fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    got = fd < 0 ? -1 : read(fd, bytes, size);
     if (fd >= 0) {
         close(fd);
     }
@@ -13821,16 +13837,24 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
 int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock_config resolved;
     char line[RLOCK__LINE], *texts;
+    bool said;
     int status;
     if (!out || !config) {
         return RLOCK_ERR_ARG;
     }
     *out = NULL;
     resolved = *config;
+    errno = 0;
     status = rlock__config_resolve(&resolved, &texts, line);
+    said = status == RLOCK_ERR_ARG;
     if (status == RLOCK_OK) {
         status = rlock__client_make(out, &resolved);
-    } else if (status == RLOCK_ERR_ARG && config->log) {
+    }
+    if (status == RLOCK_ERR_NOMEM && errno) { /* memory, descriptors or random bytes */
+        rlock__line_add(line, 0, "no client was made: ", strerror(errno));
+        said = true;
+    }
+    if (said && config->log) {
         config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
     if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */
@@ -14526,4 +14550,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b35cc490486a53d4 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 997798f50ef5bfb7 */

@@ -168,7 +168,8 @@
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
  *                         the time since the last reading (default: CLOCK_BOOTTIME, else
  *                         CLOCK_MONOTONIC)
- *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: /dev/urandom)
+ *     RLOCK_RANDOM(p, n)  fill n bytes; non-zero on success (default: getrandom, else
+ *                         /dev/urandom)
  *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
  *                         (default: <hiredis/async.h>). One that is included before stays the one.
  *                         Its version is that of the library that is linked: else

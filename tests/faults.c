@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -15,6 +16,7 @@ static unsigned memory_lasts;    /* the number of the allocation that fails; 0 =
 static bool memory_stays_out;    /* the allocations after it fail too */
 static unsigned commands_last;   /* the number of the command that hiredis refuses; 0 = none */
 static bool no_boottime;         /* a kernel without CLOCK_BOOTTIME */
+static bool no_getrandom;        /* ... and without that */
 static unsigned clocks_read[16]; /* by their numbers */
 /* what a kernel gives a fork */
 static enum pages { PAGES, NO_PAGES, NONE_SHARED, PAGES_STAY, PAGES_SAID, PAGES_RACE } pages;
@@ -36,6 +38,10 @@ static int clock_get(clockid_t id, struct timespec *now) {
     }
     clocks_read[id]++;
     return clock_gettime(id, now);
+}
+
+static ssize_t random_get(void *bytes, size_t size, unsigned flags) {
+    return no_getrandom ? -1 : getrandom(bytes, size, flags);
 }
 
 static void *page_map(void *at, size_t size, int access, int flags, int fd, off_t offset);
@@ -70,6 +76,7 @@ static int command_append(redisContext *c, const char *command, size_t len) {
 #define RLOCK_MALLOC(n) memory_get(n)
 #define RLOCK_FREE(p) free(p)
 #define clock_gettime(id, now) clock_get(id, now)
+#define getrandom(bytes, size, flags) random_get(bytes, size, flags)
 #define redisAsyncFormattedCommand command_add
 #define redisAppendFormattedCommand command_append
 #define getpeername(fd, peer, len) peer_name(fd, peer, len)
@@ -78,6 +85,7 @@ static int command_append(redisContext *c, const char *command, size_t len) {
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 #undef clock_gettime
+#undef getrandom
 #undef redisAsyncFormattedCommand
 #undef redisAppendFormattedCommand
 #undef getpeername
@@ -207,7 +215,7 @@ static int test_ends(void **state) {
         socket_returns();
     }
     memory_lasts = commands_last = 0;
-    memory_stays_out = no_boottime = false;
+    memory_stays_out = no_boottime = no_getrandom = false;
     pages = PAGES;
     kit_reset();
     stage_ends();
@@ -362,6 +370,7 @@ int main(int argc, char **argv) {
         TEST(every_failing_allocation_is_survived_on_redis),
         TEST(every_command_that_hiredis_refuses_is_survived),
         TEST(client_without_random_bytes_is_refused),
+        TEST(client_needs_no_file_for_random_bytes),
         TEST(kernel_without_boottime_gets_the_monotonic_clock),
         TEST(child_that_returns_to_hiredis_closes_nothing),
         TEST(child_that_returns_to_hiredis_writes_nothing),

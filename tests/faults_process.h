@@ -334,10 +334,35 @@ static void client_without_random_bytes_is_refused(void **state) {
     none = limit;
     none.rlim_cur = 0; /* no descriptor to open /dev/urandom with */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    no_getrandom = true;
     status = rlock_client_new(&client, &config);
+    no_getrandom = false;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(status, RLOCK_ERR_NOMEM);
     assert_null(client);
+    assert_non_null(strstr(kit_log_text, "no client was made: Too many open files\n"));
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
+    rlock_client_free(client);
+}
+
+static void client_needs_no_file_for_random_bytes(void **state) {
+    struct rlimit limit, none;
+    rlock_config config;
+    rlock_client *client = NULL;
+    int status;
+
+    (void)state;
+    stage_begins();
+    config = stage_config(RLOCK_WIRE_STRING);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    status = rlock_client_new(&client, &config);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(status, RLOCK_OK);
+    rlock_client_free(client);
+    no_getrandom = true; /* an older kernel has the file */
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
     rlock_client_free(client);
 }

@@ -7,12 +7,18 @@
 
 #include "public/head.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__linux__) && !defined(__ANDROID__) && defined(__has_include)
+#if __has_include(<sys/random.h>)
+#include <sys/random.h>
+#endif
+#endif
 
 #if !defined CLOCK_MONOTONIC || !defined O_CLOEXEC
 #error "rlock.h needs POSIX: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99"
@@ -74,9 +80,18 @@ static int64_t rlock__system_now_us(void) {
 
 #ifndef RLOCK_RANDOM
 #define RLOCK_RANDOM(p, n) rlock__system_random(p, n)
+/* An older kernel has the file alone; a chroot may not have it. */
 static int rlock__system_random(void *bytes, size_t size) {
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, bytes, size);
+    ssize_t got = -1;
+    int fd;
+#ifdef GRND_NONBLOCK
+    got = getrandom(bytes, size, GRND_NONBLOCK);
+#endif
+    if (got == (ssize_t)size) {
+        return 1;
+    }
+    fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    got = fd < 0 ? -1 : read(fd, bytes, size);
     if (fd >= 0) {
         close(fd);
     }

@@ -378,16 +378,24 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
 int rlock_client_new(rlock_client **out, const rlock_config *config) {
     rlock_config resolved;
     char line[RLOCK__LINE], *texts;
+    bool said;
     int status;
     if (!out || !config) {
         return RLOCK_ERR_ARG;
     }
     *out = NULL;
     resolved = *config;
+    errno = 0;
     status = rlock__config_resolve(&resolved, &texts, line);
+    said = status == RLOCK_ERR_ARG;
     if (status == RLOCK_OK) {
         status = rlock__client_make(out, &resolved);
-    } else if (status == RLOCK_ERR_ARG && config->log) {
+    }
+    if (status == RLOCK_ERR_NOMEM && errno) { /* memory, descriptors or random bytes */
+        rlock__line_add(line, 0, "no client was made: ", strerror(errno));
+        said = true;
+    }
+    if (said && config->log) {
         config->log(config->log_user ? config->log_user : config->user, RLOCK_LOG_ERROR, line);
     }
     if (RLOCK__HAS_STORES && resolved.store != config->store) { /* it was made of the URL */

@@ -184,8 +184,8 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
 
 /* Makes a client. It connects when the first request needs it.
  * Errors: RLOCK_ERR_ARG (a log line says which field or part of the URL, or that hiredis is of
- * another version than its header), RLOCK_ERR_NOMEM (also: no random bytes, loop.open failed); a
- * store of your own may return others. */
+ * another version than its header), RLOCK_ERR_NOMEM (also: no random bytes, loop.open failed; a log
+ * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
