@@ -48,7 +48,7 @@ store_flags := $(addprefix -DRLOCK_WITH_,$(store_names)) $(if $(store_names),-Is
 store_libs  := $(if $(filter POSTGRES,$(store_names)),$(shell pkg-config --libs libpq)) \
     $(if $(filter ZOOKEEPER,$(store_names)),-lzookeeper_st) $(if $(filter MARIADB,$(store_names)),$(shell pkg-config --libs libmariadb))
 
-tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines loops-asio)
+tests    := $(patsubst %.c,$(out)/%,$(wildcard tests/*.c tests/sim/*.c tests/fuzz/*.c)) $(out)/tests/throws $(out)/tests/throws-c $(addprefix $(out)/tests/,cxx cxx-coroutines cxx-threads loops-asio)
 benches  := $(patsubst %.c,$(out)/%,$(wildcard bench/*.c))
 examples := $(patsubst %.c,$(out)/%,$(wildcard examples/*.c))
 recipes  := $(patsubst %.c,$(out)/%,$(wildcard examples/cookbook/*.c))
@@ -288,9 +288,11 @@ $(out)/tests/throws-c: tests/throws.cc $(LINED)/rlock.h Makefile | $(lined)
 # take long.
 cxx = $(CXX) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wold-style-cast $(variant) $(HIREDIS_CFLAGS) -pthread -D_GNU_SOURCE -I$(LINED) -I. -Iadapters -Itests
 
-$(out)/tests/cxx $(out)/tests/cxx-coroutines: tests/cxx.cc Makefile | $(lined)
+# cxx-threads is cxx-coroutines with ThreadSanitizer, which goes with no other one and knows no fences.
+$(out)/tests/cxx-threads: variant = -fsanitize=thread -DASIO_DISABLE_FENCED_BLOCK
+$(out)/tests/cxx $(out)/tests/cxx-coroutines $(out)/tests/cxx-threads: tests/cxx.cc Makefile | $(lined)
 	@mkdir -p $(@D)
-	$(cxx) -O0 -std=$(if $(findstring coroutines,$@),c++20,c++17) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
+	$(cxx) -O0 -std=$(if $(filter %/cxx,$@),c++17,c++20) $(follow) -o $@ $< $(LDFLAGS) -lcmocka -luv $(HIREDIS_LIBS)
 
 $(out)/tests/loops-asio: tests/loops.c tests/loops_asio.cc Makefile | $(lined)
 	@mkdir -p $(@D)

@@ -14,13 +14,14 @@
  *     rlockpp::hold hold = co_await lock.acquire(5s); C++20: the same in a coroutine
  *
  * It needs C++17, and C++20 for co_await. One file of the program defines RLOCK_IMPLEMENTATION, as
- * rlock.h says; that file may be C. The namespace is `rlockpp`, because `rlock` is a type in C, and
- * so cannot be a namespace in the same program. docs/use-from-cpp.md has whole programs;
- * adapters/rlock_asio.hpp is for Asio.
+ * rlock.h says; that file may be C, compiled with -fexceptions, since without it memory leaks where
+ * a callback throws. The namespace is `rlockpp`, because `rlock` is a type in C, and so cannot be a
+ * namespace in the same program. docs/use-from-cpp.md has whole programs; adapters/rlock_asio.hpp is
+ * for Asio.
  *
- * What rlock.h says holds here too: one thread, no callback inside a call, the table STATE x CALL,
- * and what the statuses mean. `get()` gives the C object for what has no name here, such as the
- * questions. In addition:
+ * What rlock.h says holds here too: one thread, for destructors too (that of a hold of Asio may be
+ * on any), no callback inside a call, the table STATE x CALL, and what the statuses mean. `get()`
+ * gives the C object for what has no name here, such as the questions. In addition:
  *
  * - Nothing throws but what you ask to: `or_throw()` throws an rlockpp::error. Only memory that
  *   cannot be had is a std::bad_alloc, thrown before anything has begun; no destructor needs any.
@@ -153,7 +154,6 @@ struct core : std::enable_shared_from_this<core> {
     std::uint64_t turn = 0; /* holds until now */
     op *ops = nullptr;
     std::unique_ptr<op> lost;
-    rlock_loop loop = rlock_loop();
 
     /* Its operations end without a call. Their callables may destroy anything, so each is out of
      * the list before it goes. */
@@ -217,6 +217,22 @@ template <class F> int release(const core_ptr &of, F done) {
     return begin(of, told(std::move(done)),
                  [&](void *user) { return rlock_release(of->lock, on_event, user); });
 }
+
+/* On the thread of the loop: the core of a hold, unless its handle was acquired anew, or freed. */
+inline core_ptr held_by(const std::weak_ptr<core> &whose, std::uint64_t turn) noexcept {
+    core_ptr of = whose.lock();
+    return of != nullptr && of->lock != nullptr && of->turn == turn ? of : nullptr;
+}
+
+inline void let_go(const std::weak_ptr<core> &whose, std::uint64_t turn) {
+    if (core_ptr of = held_by(whose, turn)) {
+        rlock_release(of->lock, nullptr, nullptr);
+    }
+}
+
+/* How a hold that may be destroyed on any thread has let_go called on that of its loop. */
+using away = void (*)(void *ctx, std::weak_ptr<core> &&whose, std::uint64_t turn);
+struct asio_home;
 
 } /* namespace detail */
 
@@ -310,17 +326,22 @@ class hold {
         std::swap(of_, other.of_);
         std::swap(turn_, other.turn_);
         std::swap(how_, other.how_);
+        std::swap(away_, other.away_);
+        std::swap(ctx_, other.ctx_);
         return *this;
     }
     ~hold() {
-        if (detail::core_ptr of = mine()) {
-            rlock_release(of->lock, nullptr, nullptr);
+        if (away_ == nullptr) {
+            detail::let_go(of_, turn_);
+        } else if (!of_.expired()) {
+            away_(ctx_, std::move(of_), turn_);
         }
     }
 
-    /* True if it was granted, and was neither released nor moved from. It may be lost by now. */
+    /* True if it was granted, and was neither released nor moved from. It may be lost by now; one
+     * of Asio, of which any thread may ask this, is then true until its lock is destroyed. */
     explicit operator bool() const noexcept {
-        return mine() != nullptr;
+        return away_ == nullptr ? mine() != nullptr : !of_.expired();
     }
 
     /* True if it is held now, by its local deadline and a fresh clock. */
@@ -365,18 +386,19 @@ class hold {
 
   private:
     friend class lock;
+    friend struct detail::asio_home;
     hold(const detail::core_ptr &of, const result &how) : of_(of), turn_(of->turn), how_(how) {
     }
 
-    /* Unless the handle was acquired anew since. */
     detail::core_ptr mine() const noexcept {
-        detail::core_ptr of = of_.lock();
-        return of != nullptr && of->lock != nullptr && of->turn == turn_ ? of : nullptr;
+        return detail::held_by(of_, turn_);
     }
 
     std::weak_ptr<detail::core> of_;
     std::uint64_t turn_ = 0;
     result how_{RLOCK_ERR_NOT_HELD};
+    detail::away away_ = nullptr; /* NULL = it is destroyed on the thread of its loop */
+    void *ctx_ = nullptr;
 };
 
 namespace detail {
@@ -387,6 +409,7 @@ class owner {
     owner(owner &&) noexcept = default;
     owner &operator=(owner other) noexcept {
         std::swap(of_, other.of_);
+        std::swap(loop_, other.loop_);
         return *this;
     }
     ~owner() {
@@ -407,15 +430,16 @@ class owner {
         result(status()).or_throw();
     }
 #endif
-    /* config.loop of the client */
+    /* config.loop of the client; what was moved from still knows it */
     rlock_loop loop() const noexcept {
-        return of_ != nullptr ? of_->loop : rlock_loop();
+        return loop_;
     }
 
   protected:
-    owner() : of_(std::make_shared<core>()) {
+    explicit owner(const rlock_loop &loop) : of_(std::make_shared<core>()), loop_(loop) {
     }
     core_ptr of_;
+    rlock_loop loop_;
 };
 
 } /* namespace detail */
@@ -423,8 +447,7 @@ class owner {
 /* A client: rlock_client_new, and rlock_client_free at the end. */
 class client : public detail::owner {
   public:
-    explicit client(const rlock_config &config) {
-        of_->loop = config.loop;
+    explicit client(const rlock_config &config) : owner(config.loop) {
         of_->status = rlock_client_new(&of_->client, &config);
     }
     rlock_client *get() const noexcept {
@@ -458,14 +481,13 @@ class lock : public detail::owner {
     /* lost(const result &) is called when a hold is lost. Without it the on_lost of the options
      * is, with their user. */
     template <class Lost = std::nullptr_t>
-    lock(const client &on, rlock_options options, Lost lost = nullptr) {
+    lock(const client &on, rlock_options options, Lost lost = nullptr) : owner(on.loop()) {
         if constexpr (!std::is_null_pointer_v<Lost>) {
             auto call = detail::told(std::move(lost));
             of_->lost = std::make_unique<detail::op_of<decltype(call)>>(std::move(call));
             options.on_lost = detail::on_lost;
             options.user = of_.get();
         }
-        of_->loop = on.loop();
         of_->status = on ? rlock_new(&of_->lock, on.get(), &options) : on.status();
     }
     template <class Lost = std::nullptr_t>

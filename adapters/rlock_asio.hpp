@@ -12,8 +12,15 @@
  * defined before the include. Link with -pthread: names are resolved by rlock_resolve.h, unless
  * RLOCK_NO_THREADS is defined. Everything of a client runs on one executor, whose handlers run one
  * at a time: that of an io_context that one thread runs, or a strand. Call the library from there
- * only, or while no thread runs it. Asio allocates for each wait: a program that gets no memory for
- * one ends (std::terminate), as with libev; only the first wait of a connection may fail.
+ * only, or while no thread runs it; locks and clients are destroyed there too.
+ *
+ * A hold that async_acquire gave, as one of use_future, may go to any thread, one at a time: there
+ * it is moved, detached, asked for `if (hold)` and how(), and destroyed, upon which the loop
+ * releases it. For held() and remaining() another thread has options.deadline and rlock_still_held.
+ * A hold may outlive its lock and its loop, but none is destroyed while its loop is.
+ *
+ * Asio allocates for each wait, and for a hold that another thread destroys. A program that gets no
+ * memory for one ends (std::terminate), as with libev; only a connection's first wait may fail.
  */
 
 #ifndef RLOCK_ASIO_HPP
@@ -31,6 +38,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/system_executor.hpp>
 #include <boost/asio/version.hpp>
 #define RLOCK__ASIO_CANCELS (BOOST_ASIO_VERSION >= 101900)
 #else
@@ -43,6 +51,7 @@
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/steady_timer.hpp>
+#include <asio/system_executor.hpp>
 #include <asio/version.hpp>
 #define RLOCK__ASIO_CANCELS (ASIO_VERSION >= 101900)
 #endif
@@ -237,12 +246,36 @@ inline rlock_loop asio_loop(net::any_io_executor &executor) {
 
 namespace detail {
 
-inline net::any_io_executor asio_executor(const rlock_loop &loop) {
-    if (loop.open == asio_open_context) {
-        return static_cast<net::io_context *>(loop.ctx)->get_executor();
-    }
-    return *static_cast<net::any_io_executor *>(loop.ctx);
+inline net::any_io_executor asio_on(net::io_context *context) {
+    return context->get_executor();
 }
+inline net::any_io_executor asio_on(net::any_io_executor *executor) {
+    return *executor;
+}
+
+/* Where there is no loop of Asio, a call is refused: its handler hears of it somewhere. */
+inline net::any_io_executor asio_executor(const rlock_loop &loop) {
+    return loop.open == asio_open_context ? asio_on(static_cast<net::io_context *>(loop.ctx))
+           : loop.open == asio_open_executor
+               ? asio_on(static_cast<net::any_io_executor *>(loop.ctx))
+               : net::any_io_executor(net::system_executor());
+}
+
+/* Gives a hold what it needs to be destroyed on any thread. */
+struct asio_home {
+    template <class On>
+    static void let_go_on(void *ctx, std::weak_ptr<core> &&whose, std::uint64_t turn) noexcept {
+        net::dispatch(asio_on(static_cast<On *>(ctx)),
+                      [whose = std::move(whose), turn] { let_go(whose, turn); });
+    }
+    static hold of(hold got, const rlock_loop &loop) {
+        got.away_ = loop.open == asio_open_context    ? let_go_on<net::io_context>
+                    : loop.open == asio_open_executor ? let_go_on<net::any_io_executor>
+                                                      : nullptr;
+        got.ctx_ = loop.ctx;
+        return got;
+    }
+};
 
 /* A handler, called once on its own executor, or destroyed with the operation. */
 template <class Handler> struct asio_completion {
@@ -264,15 +297,25 @@ template <class Handler> struct asio_completion {
     }
 };
 
-/* Begins an operation with a completion token; `cancels` is the handle of an acquire, or NULL. */
-template <class T, class Token, class Start>
-auto asio_begin(const rlock_loop &loop, rlock *cancels, Token &&token, Start start) {
+inline rlock *asio_cancels(const lock &on) {
+    return on.get();
+}
+inline rlock *asio_cancels(const client &) {
+    return nullptr;
+}
+
+/* Begins an operation with a completion token. A lazy one begins it later, so only then is looked
+ * at what the lock is; the slot of an acquire cancels no other one that its handle has. */
+template <class T, class On, class Token, class Start>
+auto asio_begin(On &whose, Token &&token, Start start) {
     return net::async_initiate<Token, void(T)>(
-        [](auto handler, net::any_io_executor on, [[maybe_unused]] rlock *lock, Start begin) {
+        [&whose](auto handler, Start begin) {
+            net::any_io_executor on = asio_executor(whose.loop());
             auto done =
                 std::make_shared<asio_completion<decltype(handler)>>(std::move(handler), on);
 #if RLOCK__ASIO_CANCELS
             auto slot = net::get_associated_cancellation_slot(done->handler);
+            rlock *lock = std::is_same_v<T, hold> ? asio_cancels(whose) : nullptr;
             if (lock != nullptr && slot.is_connected()) {
                 slot.assign([alive = std::weak_ptr<void>(done), lock](net::cancellation_type) {
                     if (!alive.expired()) {
@@ -282,10 +325,13 @@ auto asio_begin(const rlock_loop &loop, rlock *cancels, Token &&token, Start sta
             }
 #endif
             if (int status = begin([done](T value) { (*done)(std::move(value)); })) {
+#if RLOCK__ASIO_CANCELS
+                slot.clear();
+#endif
                 net::post(on, [done, status] { (*done)(T(result(status))); });
             }
         },
-        token, asio_executor(loop), cancels, std::move(start));
+        token, std::move(start));
 }
 
 } /* namespace detail */
@@ -294,12 +340,15 @@ auto asio_begin(const rlock_loop &loop, rlock *cancels, Token &&token, Start sta
  * (a callback, use_future, use_awaitable and so on) gets a rlockpp::hold: void(hold). The handler
  * runs on its associated executor, else on that of the loop, and never inside this call. Its
  * cancellation slot (Asio 1.19) cancels the acquire, which then ends with RLOCK_ERR_CANCELED. If
- * the lock is destroyed before, the handler is destroyed without a call. */
+ * the lock is destroyed before, the handler is destroyed without a call. A lazy token takes the
+ * lock as it is when the operation begins. One that was moved from gives RLOCK_ERR_ARG. */
 template <class Token>
 auto async_acquire(lock &on, milliseconds wait, milliseconds lease, Token &&token) {
-    return detail::asio_begin<hold>(
-        on.loop(), on.get(), std::forward<Token>(token),
-        [&on, wait, lease](auto done) { return on.acquire(wait, lease, std::move(done)); });
+    return detail::asio_begin<hold>(on, std::forward<Token>(token), [&on, wait, lease](auto done) {
+        return on.acquire(wait, lease, [done = std::move(done), loop = on.loop()](hold got) {
+            done(detail::asio_home::of(std::move(got), loop));
+        });
+    });
 }
 template <class Token> auto async_acquire(lock &on, milliseconds wait, Token &&token) {
     return async_acquire(on, wait, milliseconds(0), std::forward<Token>(token));
@@ -307,13 +356,13 @@ template <class Token> auto async_acquire(lock &on, milliseconds wait, Token &&t
 
 /* The same for lock::release, and for client::shutdown and ::drain: void(result). */
 template <class Token> auto async_release(lock &on, Token &&token) {
-    return detail::asio_begin<result>(on.loop(), nullptr, std::forward<Token>(token),
+    return detail::asio_begin<result>(on, std::forward<Token>(token),
                                       [&on](auto done) { return on.release(std::move(done)); });
 }
 template <class Token> auto async_shutdown(client &on, milliseconds timeout, Token &&token) {
-    return detail::asio_begin<result>(
-        on.loop(), nullptr, std::forward<Token>(token),
-        [&on, timeout](auto done) { return on.shutdown(timeout, std::move(done)); });
+    return detail::asio_begin<result>(on, std::forward<Token>(token), [&on, timeout](auto done) {
+        return on.shutdown(timeout, std::move(done));
+    });
 }
 template <class Token> auto async_drain(client &on, milliseconds limit, Token &&token) {
     return detail::asio_begin<result>(

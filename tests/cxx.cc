@@ -14,11 +14,13 @@
 #include <asio/bind_cancellation_slot.hpp>
 #include <asio/bind_executor.hpp>
 #include <asio/co_spawn.hpp>
+#include <asio/executor_work_guard.hpp>
 #include <asio/strand.hpp>
 #include <asio/thread_pool.hpp>
 #include <asio/use_awaitable.hpp>
 #include <asio/use_future.hpp>
 #include <stop_token>
+#include <thread>
 #endif
 
 #include <functional>
@@ -1054,6 +1056,109 @@ void strand_keeps_two_threads_apart(void **) {
     pool.join();
 }
 
+/* Its destructor, and `if (hold)`, are on the thread that called get(). */
+void hold_of_a_future_is_destroyed_on_another_thread(void **) {
+    asio::any_io_executor on = rlockpp::detail::asio_executor(now->lock->loop());
+    auto work = asio::make_work_guard(context());
+    context().restart();
+    std::thread runs([] { context().run(); });
+    int granted = 0;
+    for (int i = 0; i < 100; i++) {
+        auto acquire = [] { return rlockpp::async_acquire(*now->lock, 5s, asio::use_future); };
+        std::future<hold> future = asio::post(on, asio::use_future(acquire)).get();
+        hold got = future.get(), moved = std::move(got);
+        granted += !got && moved && moved.how(); /* and each is free for the next */
+    }
+    work.reset();
+    asio::post(on, asio::use_future([] { now->client->shutdown(0ms, [](const result &) {}); }))
+        .get();
+    runs.join();
+    now->client.emplace(now->config());
+    assert_int_equal(granted, 100);
+    assert_int_equal(now->losses.size(), 0); /* the last was released before the shutdown */
+    assert_true(now->is_free());
+}
+
+/* As one that main has after io.run(): a later run releases it, and the end of its lock does. */
+void hold_that_is_destroyed_while_no_thread_runs_the_loop_is_released_by_it(void **) {
+    std::future<hold> future = rlockpp::async_acquire(*now->lock, 5s, asio::use_future);
+    now->until([&] { return future.wait_for(0s) == std::future_status::ready; });
+    { hold gone = future.get(); }
+    now->until([] { return !now->lock->held(); });
+    now->until([] { return now->is_free(); });
+    future = rlockpp::async_acquire(*now->lock, 5s, asio::use_future);
+    now->until([&] { return future.wait_for(0s) == std::future_status::ready; });
+    hold after = future.get();
+    now->lock.reset();
+    assert_false(after);
+    now->until([] { return now->is_free(); });
+}
+
+void async_acquire_of_a_lock_that_was_moved_from_is_refused(void **) {
+    rlockpp::lock moved = std::move(*now->lock);
+    rlockpp::client client = std::move(*now->client);
+    auto acquired = rlockpp::async_acquire(*now->lock, 5s, asio::use_future);
+    auto released = rlockpp::async_release(*now->lock, asio::use_future);
+    auto closed = rlockpp::async_shutdown(*now->client, 1s, asio::use_future);
+    now->until([&] { return closed.wait_for(0s) == std::future_status::ready; });
+    assert_int_equal(acquired.get().how().status, RLOCK_ERR_ARG);
+    assert_int_equal(released.get().status, RLOCK_ERR_ARG);
+    assert_int_equal(closed.get().status, RLOCK_ERR_ARG);
+    *now->client = std::move(client);
+}
+
+void async_acquire_without_a_loop_is_refused(void **) {
+    rlockpp::client client((rlock_config()));
+    rlockpp::lock lock(client, "key");
+    assert_int_equal(rlockpp::async_acquire(lock, 5s, asio::use_future).get().how().status,
+                     RLOCK_ERR_ARG);
+}
+
+asio::awaitable<int> begins_late(asio::awaitable<hold> late) {
+    co_await asio::this_coro::throw_if_cancelled(false);
+    hold got = co_await std::move(late);
+    co_return got.how().status;
+}
+
+/* use_awaitable is a lazy token. The lock is another one when the coroutine runs, and the slot of
+ * the acquire cancels that. */
+void lazy_acquire_takes_the_lock_as_it_is_when_it_begins(void **) {
+    hold first;
+    int status = 0;
+    asio::cancellation_signal signal;
+    now->rival->acquire(5s, [&](hold got) { first = std::move(got); });
+    now->until([&] { return bool(first); });
+    auto late = rlockpp::async_acquire(*now->lock, rlockpp::forever, asio::use_awaitable);
+    *now->lock = rlockpp::lock(*now->client, "key");
+    asio::co_spawn(context(), begins_late(std::move(late)),
+                   asio::bind_cancellation_slot(
+                       signal.slot(), [&](const std::exception_ptr &, int how) { status = how; }));
+    now->some_turns();
+    assert_int_equal(status, 0);
+    signal.emit(asio::cancellation_type::terminal);
+    now->until([&] { return status != 0; });
+    assert_int_equal(status, RLOCK_ERR_CANCELED);
+}
+
+void cancelling_a_refused_acquire_cancels_no_other(void **) {
+    int refused = 0;
+    hold first;
+    std::optional<hold> got;
+    asio::cancellation_signal signal;
+    now->rival->acquire(5s, [&](hold mine) { first = std::move(mine); });
+    now->until([&] { return bool(first); });
+    rlockpp::async_acquire(*now->lock, rlockpp::forever, [&](hold mine) { got = std::move(mine); });
+    rlockpp::async_acquire(*now->lock, rlockpp::forever,
+                           asio::bind_cancellation_slot(
+                               signal.slot(), [&](hold none) { refused = none.how().status; }));
+    signal.emit(asio::cancellation_type::terminal);
+    now->until([&] { return refused != 0; });
+    assert_int_equal(refused, RLOCK_ERR_STATE);
+    first = hold();
+    now->until([&] { return got.has_value(); });
+    assert_true(got->held());
+}
+
 asio::awaitable<void> awaits(int &right) {
     for (int i = 0; i < 5; i++) {
         hold mine = co_await rlockpp::async_acquire(*now->lock, 5s, asio::use_awaitable);
@@ -1207,6 +1312,12 @@ const row rows[] = {
     ROW(context_runs_out_when_the_client_is_gone, 2, all),
     ROW(loop_keeps_its_contract, 3, all),
     ROW(strand_keeps_two_threads_apart, 2, 3),
+    ROW(hold_of_a_future_is_destroyed_on_another_thread, 2, all),
+    ROW(hold_that_is_destroyed_while_no_thread_runs_the_loop_is_released_by_it, 2, all),
+    ROW(async_acquire_of_a_lock_that_was_moved_from_is_refused, 2, all),
+    ROW(async_acquire_without_a_loop_is_refused, 2, 3),
+    ROW(lazy_acquire_takes_the_lock_as_it_is_when_it_begins, 2, all),
+    ROW(cancelling_a_refused_acquire_cancels_no_other, 2, all),
 #endif
     ROW(server_has_the_lock_and_tells_of_its_loss, 0, all),
 };
