@@ -1335,7 +1335,7 @@ RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
 
 #define RLOCK__NEVER INT64_MAX
 #define RLOCK__OF(pointer, type, member) \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+    ((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member))) /* of a const one too */
 
 #ifndef RLOCK_NOW_US
 #define RLOCK_NOW_US() rlock__system_now_us()
@@ -9133,7 +9133,7 @@ static void rlock__members_free(rlock_store *store) {
     int i, text;
     for (i = 0; members && i < members->count; i++) {
         for (text = 0; text < RLOCK__TEXTS; text++) {
-            rlock__dealloc((char *)*rlock__server_text(&members->servers[i], text));
+            rlock__dealloc((char *)(uintptr_t)*rlock__server_text(&members->servers[i], text));
         }
     }
     rlock__dealloc(members);
@@ -10666,7 +10666,7 @@ typedef struct rlock__things {
 
 /* NULL: a mutex with one key. */
 static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)gate - 1 : NULL;
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(uintptr_t)gate - 1 : NULL;
 }
 
 typedef struct rlock__alias { /* another key of a gate than its first */
@@ -14550,4 +14550,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 997798f50ef5bfb7 */
+/* tools/join makes this file of src/: edit that. Digest of all above: a8af9402a58bfc87 */

@@ -159,7 +159,8 @@ static inline int rlock_testing_holders(rlock_testing *t, const char *key);
  * How it is done
  */
 
-#define RLOCK__TESTING_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
+#define RLOCK__TESTING_OF(at, type, member) \
+    ((type *)(void *)((char *)(uintptr_t)(at)-offsetof(type, member)))
 #define RLOCK__TESTING_SPINS 100000 /* dispatches at one moment, after which it is ended */
 #define RLOCK__TESTING_LONGEST_MS 3155760000000 /* a hundred years */
 #define RLOCK__TESTING_STEAL_MS 30000

@@ -11,7 +11,7 @@ mkdir -p "$work"
 all=$work # the sources; each part of the matrix has a folder $work of its own
 every=${1:-}
 
-warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Werror'
 hiredis_cflags=$(pkg-config --cflags hiredis 2>/dev/null)
 tls_cflags=$(pkg-config --cflags hiredis_ssl 2>/dev/null || echo "-isystem $PWD/build/hiredis/include")
 hiredis_libs=$(pkg-config --libs hiredis 2>/dev/null || echo -lhiredis)

@@ -62,7 +62,7 @@
 
 #define RLOCK__NEVER INT64_MAX
 #define RLOCK__OF(pointer, type, member) \
-    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+    ((type *)(void *)((char *)(uintptr_t)(pointer)-offsetof(type, member))) /* of a const one too */
 
 #ifndef RLOCK_NOW_US
 #define RLOCK_NOW_US() rlock__system_now_us()

@@ -67,7 +67,7 @@ typedef struct rlock__things {
 
 /* NULL: a mutex with one key. */
 static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(void *)gate - 1 : NULL;
+    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(uintptr_t)gate - 1 : NULL;
 }
 
 typedef struct rlock__alias { /* another key of a gate than its first */

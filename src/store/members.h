@@ -60,7 +60,7 @@ static void rlock__members_free(rlock_store *store) {
     int i, text;
     for (i = 0; members && i < members->count; i++) {
         for (text = 0; text < RLOCK__TEXTS; text++) {
-            rlock__dealloc((char *)*rlock__server_text(&members->servers[i], text));
+            rlock__dealloc((char *)(uintptr_t)*rlock__server_text(&members->servers[i], text));
         }
     }
     rlock__dealloc(members);
