@@ -79,7 +79,7 @@ SEEDS   = 10000
 SECONDS = 60
 
 .PHONY: help demo demo-web quick test test-stores chaos-stores mutants-stores tests examples cli matrix sim mutants torture fuzz chaos cli-chaos failover moving coverage cross proof bench bench-stores bench-peers
-.PHONY: lined join docs lint format install install-cli uninstall deb clean
+.PHONY: always lined join docs lint format install install-cli uninstall deb clean
 
 help:
 	@echo 'make demo               set up what is missing, then show the lock at work (under a minute)'
@@ -374,8 +374,14 @@ $(out)/examples/%: examples/%.cc Makefile | $(lined)
 $(out)/cli/rlock: HIREDIS_CFLAGS = $(if $(no_tls),$(shell pkg-config --cflags hiredis 2>/dev/null),$(tls_cflags) -DWITH_TLS)
 $(out)/cli/rlock: HIREDIS_LIBS = $(if $(no_tls),$(or $(shell pkg-config --libs hiredis 2>/dev/null),-lhiredis),$(tls_libs))
 
+# What was found here: a library or a compiler that came or went since makes the program anew.
+cli_with = $(CC) $(store_flags) $(HIREDIS_CFLAGS) $(HIREDIS_LIBS) $(tls_cflags) $(tls_libs)
+$(out)/cli/stores: always
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(cli_with)' | cmp -s - $@ || printf '%s\n' '$(cli_with)' >$@
+
 # It loads the libraries of other engines when a URL names one: cli/engines.h.
-$(out)/cli/calls.h: tools/calls $(wildcard stores/rlock_*.h) Makefile
+$(out)/cli/calls.h: tools/calls $(wildcard stores/rlock_*.h) $(out)/cli/stores Makefile
 	@mkdir -p $(@D)
 	@CC='$(CC)' tools/calls $(store_flags) >$@ || { rm -f $@; exit 1; }
 

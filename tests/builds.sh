@@ -115,6 +115,30 @@ linked() {
 check "CMake, add_subdirectory: rlock::implementation has the code" linked 'add_subdirectory(rlock)'
 check "CMake, find_package: rlock::implementation has the code" linked 'find_package(rlock REQUIRED)' -DCMAKE_PREFIX_PATH="$prefix"
 
+# Exceptions of callbacks pass through it: what it does then has a personality of its own in the object.
+unwinds() {
+    nm -u "$1" >"$work/undefined" && cat "$work/undefined" && grep -q _personality_v0 "$work/undefined"
+}
+check "CMake: the code of rlock::implementation lets exceptions pass" unwinds "$(echo "$work"/linked-*/build/librlock.a)"
+
+only_cxx() {
+    at=$work/only_cxx
+    user "$at"
+    {
+        echo 'cmake_minimum_required(VERSION 3.14)'
+        echo 'project(hello CXX)'
+        echo "$1"
+        echo 'add_executable(hello main.cc)'
+        echo 'target_compile_features(hello PRIVATE cxx_std_17)'
+        echo 'target_link_libraries(hello PRIVATE rlock::implementation)'
+    } >"$at/CMakeLists.txt"
+    sed '/RLOCK_IMPLEMENTATION/d' examples/cpp_callback.cc >"$at/main.cc"
+    shift
+    cmake_build "$at" "$@" && runs "$at/build/hello" && grep -qx 'released: ok' "$work/said"
+}
+check "CMake, find_package: a project that is C++ alone has rlock::implementation" \
+    only_cxx 'find_package(rlock REQUIRED)' -DCMAKE_PREFIX_PATH="$prefix"
+
 too_new() {
     user "$work/too_new"
     sed -i 's/^add_subdirectory(rlock).*/find_package(rlock 99 REQUIRED)/' "$work/too_new/CMakeLists.txt"
@@ -151,6 +175,8 @@ echo "executable('linked', 'linked.c', dependencies: [dependency('rlock-implemen
 check "Meson, subproject: the program of the README is built" meson_build "$work/meson/hello"
 check "Meson, subproject: it acquires and releases" acquires "$work/meson/hello/build/hello"
 check "Meson, subproject: so does one that has the code of rlock-implementation" acquires "$work/meson/hello/build/linked"
+check "Meson, subproject: the code of rlock-implementation lets exceptions pass" \
+    unwinds "$work/meson/hello/build/subprojects/rlock/librlock.a"
 check "Meson, subproject: without Redis no hiredis is asked for" meson_in_memory
 check "Meson, subproject: the program locks in memory, and links none" works_in_memory "$work/meson/no_server/build/no_server"
 
@@ -179,6 +205,16 @@ by_pkg_config() {
     unset PKG_CONFIG_LIBDIR
 }
 by_pkg_config pkg-config "$prefix/share/pkgconfig"
+
+prefix_with_a_space() {
+    make install PREFIX="$work/a prefix" BUILD="$work/none" && (
+        PKG_CONFIG_LIBDIR="$work/a prefix/share/pkgconfig"
+        export PKG_CONFIG_LIBDIR
+        [ "$(pkg-config --variable=includedir rlock-no-redis)" = "$work/a prefix/include" ] &&
+            eval "${CC:-cc} examples/no_server.c -o $work/spaced $(pkg-config --cflags --libs rlock-no-redis)"
+    ) && works_in_memory "$work/spaced"
+}
+check "pkg-config: a prefix may have a space in it" prefix_with_a_space
 
 # --- what is installed, and taken away again ---
 

@@ -5,6 +5,29 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 own_folder tools
 
+# --- make cli, tools/sizes ---
+
+# calls_made FLAGS: whether calls.h, of which the program is made, is made anew with these flags of stores
+calls_made() {
+    before=$(stat -c %y "$work/cli/cli/calls.h" 2>/dev/null)
+    env -u MAKEFLAGS make -s BUILD="$work/cli" store_flags="$1" "$work/cli/cli/calls.h" || return 1
+    [ "$(stat -c %y "$work/cli/cli/calls.h")" != "$before" ]
+}
+
+# A library that is found is a flag.
+make_cli_sees_a_library_that_came() {
+    calls_made -DNONE && calls_made -DONE_CAME && ! calls_made -DONE_CAME
+}
+
+# It is enough that this compiler is asked.
+sizes_are_those_of_the_compiler() {
+    printf '#!/bin/sh\necho "$@" >>"%s/asked"\necho 7.7.7\nexec gcc "$@"\n' "$work" >"$work/other-cc"
+    chmod +x "$work/other-cc"
+    CC=$work/other-cc tools/sizes --check >"$work/said"
+    cat "$work/said"
+    grep -q -e -dumpfullversion "$work/asked"
+}
+
 # --- tools/apart ---
 
 # Who runs this suite may have been refused one, and then tools/apart asks and says no more.
@@ -937,6 +960,8 @@ check seed_that_fails_is_listed_and_its_row_stays_true seed_that_fails_is_listed
 check proof_is_of_a_commit proof_is_of_a_commit
 check piece_of_the_proof_that_the_machine_cannot_run_has_not_passed piece_that_the_machine_cannot_run_has_not_passed
 check what_pieces_of_the_proof_read_is_in_their_digests what_pieces_read_is_in_their_digests
+check make_cli_sees_a_library_that_came make_cli_sees_a_library_that_came
+check sizes_are_those_of_the_compiler_CC sizes_are_those_of_the_compiler
 check matrix_counts_a_runner_that_dies matrix_counts_a_runner_that_dies
 check list_of_the_pieces_may_be_cut list_may_be_cut
 

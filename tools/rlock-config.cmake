@@ -1,7 +1,7 @@
 # Makes these targets, for find_package(rlock) where it is installed, and for CMakeLists.txt in the source:
 #
 #   rlock::rlock            the headers, hiredis and threads; one file of yours defines RLOCK_IMPLEMENTATION
-#   rlock::implementation   the same with the code, as a static library (where the language C is enabled)
+#   rlock::implementation   the same with the code, as a static library; it is C, or C++ in a project without C
 #
 # Set before, or with -D:
 #
@@ -115,14 +115,18 @@ set_target_properties(rlock::rlock PROPERTIES
   INTERFACE_COMPILE_OPTIONS "${rlock_options}"
   INTERFACE_LINK_LIBRARIES "${rlock_libraries}")
 
+# A callback in C++ may throw: without -fexceptions what is under way would leak.
 get_property(rlock_languages GLOBAL PROPERTY ENABLED_LANGUAGES)
-if("C" IN_LIST rlock_languages)
-  add_library(rlock_implementation STATIC EXCLUDE_FROM_ALL "${rlock_code}")
-  set_target_properties(rlock_implementation PROPERTIES
-    OUTPUT_NAME rlock
-    C_STANDARD 99
-    C_EXTENSIONS ON
-    POSITION_INDEPENDENT_CODE ON)
-  target_link_libraries(rlock_implementation PUBLIC rlock::rlock)
-  add_library(rlock::implementation ALIAS rlock_implementation)
+add_library(rlock_implementation STATIC EXCLUDE_FROM_ALL "${rlock_code}")
+set_target_properties(rlock_implementation PROPERTIES
+  OUTPUT_NAME rlock
+  C_STANDARD 99
+  C_EXTENSIONS ON
+  POSITION_INDEPENDENT_CODE ON)
+target_compile_options(rlock_implementation PRIVATE -fexceptions)
+if(NOT "C" IN_LIST rlock_languages)
+  set_source_files_properties("${rlock_code}" PROPERTIES LANGUAGE CXX)
+  set_target_properties(rlock_implementation PROPERTIES LINKER_LANGUAGE CXX)
 endif()
+target_link_libraries(rlock_implementation PUBLIC rlock::rlock)
+add_library(rlock::implementation ALIAS rlock_implementation)
