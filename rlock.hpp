@@ -14,10 +14,9 @@
  *     rlockpp::hold hold = co_await lock.acquire(5s); C++20: the same in a coroutine
  *
  * It needs C++17, and C++20 for co_await. One file of the program defines RLOCK_IMPLEMENTATION, as
- * rlock.h says; that file may be C, compiled with -fexceptions, since without it memory leaks where
- * a callback throws. The namespace is `rlockpp`, because `rlock` is a type in C, and so cannot be a
- * namespace in the same program. docs/use-from-cpp.md has whole programs; adapters/rlock_asio.hpp is
- * for Asio.
+ * rlock.h says; that file may be C, with -fexceptions, without which memory leaks where a callback
+ * throws. The namespace is `rlockpp`, because `rlock` is a type in C, and so cannot be a namespace
+ * in one program with it. docs/use-from-cpp.md has programs; adapters/rlock_asio.hpp is for Asio.
  *
  * What rlock.h says holds here too: one thread, for destructors too (that of a hold of Asio may be
  * on any), no callback inside a call, the table STATE x CALL, and what the statuses mean. `get()`

@@ -297,13 +297,6 @@ template <class Handler> struct asio_completion {
     }
 };
 
-inline rlock *asio_cancels(const lock &on) {
-    return on.get();
-}
-inline rlock *asio_cancels(const client &) {
-    return nullptr;
-}
-
 /* Begins an operation with a completion token. A lazy one begins it later, so only then is looked
  * at what the lock is; the slot of an acquire cancels no other one that its handle has. */
 template <class T, class On, class Token, class Start>
@@ -315,7 +308,10 @@ auto asio_begin(On &whose, Token &&token, Start start) {
                 std::make_shared<asio_completion<decltype(handler)>>(std::move(handler), on);
 #if RLOCK__ASIO_CANCELS
             auto slot = net::get_associated_cancellation_slot(done->handler);
-            rlock *lock = std::is_same_v<T, hold> ? asio_cancels(whose) : nullptr;
+            rlock *lock = nullptr;
+            if constexpr (std::is_same_v<T, hold>) {
+                lock = whose.get();
+            }
             if (lock != nullptr && slot.is_connected()) {
                 slot.assign([alive = std::weak_ptr<void>(done), lock](net::cancellation_type) {
                     if (!alive.expired()) {

@@ -100,7 +100,7 @@ static int stage_resolve(void *state, rlock_name *name, const char *host) {
     return stage.resolve_status;
 }
 
-static const rlock_loop stage_loop = {&stage,      stage_open,   stage_watch,  stage_set_timer,
+static const rlock_loop stage_loop = {&stage,      stage_open,   stage_watch,   stage_set_timer,
                                       stage_close, stage_now_us, stage_resolve, NULL};
 
 /* Returns the name that was asked for this host and not answered, or NULL. */
