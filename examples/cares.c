@@ -178,3 +178,5 @@ int main(int argc, char **argv) {
     }
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -156,3 +156,5 @@ int main(void) {
     printf("half a change was read %d times\n", config->torn);
     return failed != 0 || config->torn != 0;
 }
+
+/* SPDX-License-Identifier: MIT */

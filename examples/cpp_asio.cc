@@ -42,3 +42,5 @@ int main() {
     io.run();
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -64,3 +64,5 @@ int main() {
     rlock_poll_free(loop);
     return worked == 6 ? 0 : 1;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -45,3 +45,5 @@ int main() {
     rlock_poll_free(loop);
     return released ? 0 : 1;
 }
+
+/* SPDX-License-Identifier: MIT */

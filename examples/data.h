@@ -69,3 +69,5 @@ static inline redisAsyncContext *data_connect_async(void) {
 }
 
 #endif /* DATA_H */
+
+/* SPDX-License-Identifier: MIT */

@@ -116,3 +116,5 @@ int main(void) {
              folder);
     return system(command);
 }
+
+/* SPDX-License-Identifier: MIT */

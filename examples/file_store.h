@@ -366,3 +366,5 @@ static void file_store_free(rlock_store *store) {
 }
 
 #endif
+
+/* SPDX-License-Identifier: MIT */

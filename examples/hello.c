@@ -69,3 +69,4 @@ int main(int argc, char **argv) {
     rlock_client_free(client);
     return failed;
 }
+/* SPDX-License-Identifier: MIT */

@@ -162,3 +162,5 @@ int main(int argc, char **argv) {
     close(ends[1]);
     return seconds > 0 ? watch_leaders(pids) : kill_leaders(pids, ends[0]);
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -179,3 +179,5 @@ int main(int argc, char **argv) {
     }
     return failed != 0 || directly != (page->doubles > 0) || (!directly && page->falls > 0);
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -84,3 +84,5 @@ int main(void) {
     rlock_poll_free(loop);
     return 0;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -160,3 +160,5 @@ int main(void) {
     rlock_client_free(client);
     return failed_a != 0 || failed_b != 0 || read(from_b, &got, 1) != 1 || got != 'r';
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -178,3 +178,5 @@ int main(void) {
     rlock_client_free(client);
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -97,3 +97,5 @@ int main(int argc, char **argv) {
     rlock_quorum_free(quorum); /* after its clients */
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -107,3 +107,5 @@ int main(int argc, char **argv) {
     report_stop(&nightly);
     return 0;
 }
+
+/* SPDX-License-Identifier: MIT */

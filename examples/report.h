@@ -124,3 +124,5 @@ static int report_start(report *r, const report_world *world) {
 }
 
 #endif
+
+/* SPDX-License-Identifier: MIT */

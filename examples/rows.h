@@ -45,3 +45,5 @@ static inline long ask(const char *format, ...) {
 }
 
 #endif /* ROWS_H */
+
+/* SPDX-License-Identifier: MIT */

@@ -157,3 +157,5 @@ int main(void) {
     ask("DEL event:list event:refused");
     return failed || sold != PLACES;
 }
+
+/* SPDX-License-Identifier: MIT */

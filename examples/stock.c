@@ -199,3 +199,5 @@ int main(int argc, char **argv) {
            *sold - stock);
     return failed != 0 || (use_lock && *sold != stock);
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -215,3 +215,5 @@ int main(void) {
     puts("1..10");
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

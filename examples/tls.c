@@ -80,3 +80,5 @@ int main(int argc, char **argv) {
     rlock_tls_free(tls); /* after its clients */
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -157,3 +157,5 @@ int main(void) {
            total, ACCOUNTS * OPENING, total == ACCOUNTS * OPENING ? "nothing is lost" : "WRONG");
     return failed != 0 || total != ACCOUNTS * OPENING;
 }
+
+/* SPDX-License-Identifier: MIT */

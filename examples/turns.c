@@ -153,3 +153,5 @@ int main(void) {
     printf(failed ? "OUT OF TURN\n" : "in the order in which they asked\n");
     return failed;
 }
+
+/* SPDX-License-Identifier: MIT */

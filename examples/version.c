@@ -213,3 +213,5 @@ int main(int argc, char **argv) {
     PQfinish(rows_connection);
     return bad != 0;
 }
+
+/* SPDX-License-Identifier: MIT */

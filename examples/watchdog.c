@@ -133,3 +133,5 @@ int main(void) {
     waitpid(b, &failed_b, 0);
     return failed_a != 0 || failed_b != 0;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -98,3 +98,4 @@ int main(int argc, char **argv) {
     rlock_client_free(client);
     return answered != requests;
 }
+/* SPDX-License-Identifier: MIT */

@@ -90,3 +90,4 @@ int main(void) {
     rlock_client_free(client);
     return failed;
 }
+/* SPDX-License-Identifier: MIT */

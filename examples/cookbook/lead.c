@@ -74,3 +74,4 @@ int main(void) {
     rlock_client_free(client);
     return failed;
 }
+/* SPDX-License-Identifier: MIT */

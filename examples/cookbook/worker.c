@@ -81,3 +81,4 @@ int main(int argc, char **argv) {
     rlock_client_free(client);
     return result;
 }
+/* SPDX-License-Identifier: MIT */

@@ -305,3 +305,5 @@ const char *crew_state(int worker) {
     }
     return crew[worker].orders > 0 && !sale.with_lock ? "sells" : "idle";
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -468,3 +468,5 @@ void front_end(void) {
         event_free(stop_over);
     }
 }
+
+/* SPDX-License-Identifier: MIT */

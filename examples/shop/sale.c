@@ -337,3 +337,5 @@ void sale_end(void) {
     }
     clean_up();
 }
+
+/* SPDX-License-Identifier: MIT */

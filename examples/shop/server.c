@@ -141,3 +141,5 @@ void server_end(void) {
         folder[0] = '\0';
     }
 }
+
+/* SPDX-License-Identifier: MIT */

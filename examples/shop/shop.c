@@ -153,3 +153,5 @@ int main(int argc, char **argv) {
     server_end();
     return good ? 0 : 1;
 }
+
+/* SPDX-License-Identifier: MIT */

@@ -143,3 +143,5 @@ void front_answer(struct evhttp_request *request, int code, const char *words);
 void tell(const char *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif /* SHOP_H */
+
+/* SPDX-License-Identifier: MIT */

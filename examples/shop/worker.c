@@ -369,3 +369,5 @@ int work(int number, int to_front) {
     base = NULL;
     return status;
 }
+
+/* SPDX-License-Identifier: MIT */
