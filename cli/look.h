@@ -493,7 +493,7 @@ static void look_wait(double seconds, const char *how) {
 
 static void look_hear_signals(void);
 
-/* Stops as every program does, with the terminal given back, and draws the table when it goes on. */
+/* Stops as every program does, with the terminal given back; draws the table when it goes on. */
 static void look_stop(void) {
     bool drawn = show.screen;
     sigset_t stop;

@@ -625,9 +625,9 @@ static void run_stop(int number, bool job) {
 
 /* The command was stopped. If it wants the terminal, and that is ours, it gets it (at once without
  * a pipeline: some programs, as top, hide that they want it); if it has got it meanwhile, it only
- * goes on. Else rlock stops too, with its job if a key did it, and goes on when the shell says so: Ctrl-Z and fg. Meanwhile
- * nothing is renewed; the keeper ends the command if that takes too long. What was stopped by hand
- * and has no terminal stays so, and the lock stays. */
+ * goes on. Else rlock stops too, with its job if a key did it, and goes on when the shell says so:
+ * Ctrl-Z and fg. Meanwhile nothing is renewed; the keeper ends the command if that takes too long.
+ * What was stopped by hand and has no terminal stays so, and the lock stays. */
 static void run_on_stopped(int number) {
     bool wants = number == SIGTTIN || number == SIGTTOU;
     bool front = wants && run_is_in_front();
