@@ -202,11 +202,11 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
 static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
     rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (!*token) { /* an offer was not accepted in time */
         rlock__mode_of(gate)->wake(gate, RLOCK__HINT_MISSED);
         return;
     }
-    rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
     } else if (waits && rlock__queued(gate) && !waits->work) {
