@@ -267,10 +267,6 @@
 #define RLOCK_API extern
 #endif
 
-/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
- * the code is a library. It is static: do not free it. Any thread may call it. */
-RLOCK_API const char *rlock_version(void);
-
 #if defined(__cplusplus) && defined(__GNUC__)
 #define RLOCK__C_CASTS_BEGIN \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")
@@ -321,6 +317,10 @@ typedef enum rlock_status {
 #undef RLOCK_X
         RLOCK_STATUS_LAST = -14
 } rlock_status;
+
+/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
+ * the code is a library. It is static: do not free it. Any thread may call it. */
+RLOCK_API const char *rlock_version(void);
 
 /* Returns the text of a status, in English; "unknown status" for any other number. It is
  * static: do not free it. */
@@ -14550,4 +14550,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 1bb1e68efcc5a02d */
+/* tools/join makes this file of src/: edit that. Digest of all above: a620000a257a4434 */

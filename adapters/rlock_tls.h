@@ -105,7 +105,7 @@ static inline bool rlock__tls_name(char *out, const char *host) {
 }
 
 /* What the certificate has to be for. SNI is for names alone. */
-static inline bool rlock__tls_expect(SSL *ssl, const char *name) {
+static inline bool rlock__tls_expect(SSL *ssl, char *name) {
     SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* an SSL_CTX verifies nothing unless it is told */
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1) {
         return true;

@@ -17,10 +17,6 @@
 #define RLOCK_API extern
 #endif
 
-/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
- * the code is a library. It is static: do not free it. Any thread may call it. */
-RLOCK_API const char *rlock_version(void);
-
 #if defined(__cplusplus) && defined(__GNUC__)
 #define RLOCK__C_CASTS_BEGIN \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wold-style-cast\"")

@@ -33,6 +33,10 @@ typedef enum rlock_status {
         RLOCK_STATUS_LAST = -14
 } rlock_status;
 
+/* Returns RLOCK_VERSION of the code that is linked, which may differ from that of the header where
+ * the code is a library. It is static: do not free it. Any thread may call it. */
+RLOCK_API const char *rlock_version(void);
+
 /* Returns the text of a status, in English; "unknown status" for any other number. It is
  * static: do not free it. */
 RLOCK_API const char *rlock_strerror(int status);
