@@ -255,6 +255,30 @@ static void expelled_waiters_join_again(void **state) {
     }
 }
 
+/* Many processes were stopped, each with offers: who finds them reads the queue as often as for one,
+ * since the server does nothing else meanwhile. */
+static void many_offers_that_passed_cost_one_look_at_the_queue(void **state) {
+    rlock_client *client = client_new();
+    struct owner *o = permit(client, 101, 1);
+    int64_t calls[2];
+    int i, k;
+
+    (void)state;
+    for (k = 0; k < 2; k++) {
+        for (i = 0; i < (k ? 100 : 1); i++) {
+            tell(ask(&server, "ZADD k 9.5 %08x-0000-4000-8000-000000000000:%d:1s", i / 2, i));
+        }
+        tell(ask(&server, "PEXPIRE k 60000"));
+        tell(ask(&server, "CONFIG RESETSTAT"));
+        assert_int_equal(owner_acquire(o, 0, 0), RLOCK_OK);
+        calls[k] = info(&server, "commandstats", "cmdstat_zrange:calls");
+        assert_int_equal(num(ask(&server, "ZCARD k")), 1);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
+    assert_true(calls[0] > 0);
+    assert_int_equal(calls[1], calls[0]);
+}
+
 static int second_is_offered(void *arg) {
     (void)arg;
     return num(ask(&server, "ZRANK k " NOBODY ":2:1f")) == 0;
@@ -1650,6 +1674,7 @@ int main(int argc, char **argv) {
         TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
         TEST(positions_of_a_stopped_process_cost_one_offer),
         TEST(expelled_waiters_join_again),
+        TEST(many_offers_that_passed_cost_one_look_at_the_queue),
         TEST(lease_that_ended_is_no_offer_that_passed),
         TEST(waiter_whose_offer_passed_leaves_the_queue_when_it_cancels),
         TEST(fair_fences_rise_and_renewals_extend),

@@ -43,30 +43,27 @@ local function count_holders()
   end
 end
 
--- Takes all positions of a client out of the queue, and tells it so: it may live
--- again by then, and joins again.
-local function expel(client)
-  local waiters = call('ZRANGE', queue, '0', '-1')
-  for i = 1, #waiters do
-    if waiters[i]:sub(1, 36) == client then
-      call('ZREM', queue, waiters[i])
-    end
-  end
-  pcall('PUBLISH', channels .. client, '0:' .. holders)
-end
-
 -- Takes holders away, none if one of them is nobody's. Where one is an offer that
 -- was not accepted, the others of its client would not be either, and each would
--- cost as long: unless it is this client, which lives.
+-- cost as long: unless it is this client, which lives. So all positions of that
+-- client go, and it is told so: it may live again by then, and joins again. The
+-- queue is read once, however many they are.
 local function drop(members, any)
+  local expelled, waiters = {}
   for i = 1, #members, 2 do
     weight(members[i], any)
   end
   for i = 1, #members, 2 do
     local client, ends = members[i]:sub(1, 36), math.abs(members[i + 1])
     call('ZREM', holders, members[i])
-    if ends % 1 ~= 0 and ends <= now and client ~= me:sub(1, 36) then
-      expel(client)
+    if ends % 1 ~= 0 and ends <= now and client ~= me:sub(1, 36) and not expelled[client] then
+      expelled[client], waiters = true, waiters or call('ZRANGE', queue, '0', '-1')
+      pcall('PUBLISH', channels .. client, '0:' .. holders)
+    end
+  end
+  for i = 1, waiters and #waiters or 0 do
+    if expelled[waiters[i]:sub(1, 36)] then
+      call('ZREM', queue, waiters[i])
     end
   end
 end
