@@ -782,13 +782,16 @@ static void deadline_is_not_believed_once_the_clock_has_gone_back(void **state) 
     assert_true(rlock_still_held(&written));
     users_clock_off_us -= 60000000; /* to before it was shown */
     assert_false(rlock_still_held(&written));
-    users_clock_off_us += 60000000 + 20000000; /* it is right again */
+    users_clock_off_us += 60000000 + 20000000; /* a minute later: it was 20 s when it went back */
+    assert_false(rlock_still_held(&written));
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 30000000, RLOCK_NOW_US()); /* it is renewed */
+    users_clock_off_us += 20000000;
     SAME(pthread_create(&thread, NULL, asks, &held), 0);
     SAME(pthread_join(thread, NULL), 0);
     assert_true(held);
     users_clock_off_us -= 15000000; /* to after it was shown, and before a thread has looked */
     assert_false(rlock_still_held(&written));
-    rlock__deadline_set(&written, RLOCK_NOW_US() + 30000000, RLOCK_NOW_US()); /* it is renewed */
+    rlock__deadline_set(&written, RLOCK_NOW_US() + 30000000, RLOCK_NOW_US());
     assert_true(rlock_still_held(&written));
     users_clock_off_us = 0;
 }

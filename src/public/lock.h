@@ -57,7 +57,7 @@ typedef struct rlock_event {
 /* The local deadline of a hold, which any thread may read with rlock_still_held: see
  * options.deadline. All zeros: not held. Its members are the library's. */
 typedef struct rlock_deadline {
-    uint32_t count, high, low, latest;
+    uint32_t count, high, low, latest, refuted;
 } rlock_deadline;
 
 /* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
