@@ -1090,7 +1090,13 @@ static inline void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
         lets_go(sets[i]);
         asks(sets[i], RLOCK_FOREVER, STORE_LEASE_MS);
     }
-    WITHIN(sets[0]->count[RLOCK_RELEASED], polled ? 1 : 3, polled ? 29 : 27);
+    if (!polled) { /* who polls may come too late each time, but not once nobody else asks */
+        WITHIN(sets[0]->count[RLOCK_RELEASED], 3, 27);
+    }
+    EVENTUALLY(holds(sets[0]) || holds(sets[1]));
+    i = holds(sets[0]) ? 0 : 1;
+    lets_go(sets[i]);
+    EVENTUALLY(holds(sets[1 - i]));
 }
 
 static inline void one_fence_for_all_is_above_those_of_each(void **state) {
