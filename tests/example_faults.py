@@ -258,7 +258,7 @@ def gives_up(name):
     def run(folder, server):
         server.kill()
         os.unlink(server.socket)
-        Run(folder, server, PROGRAMS[name][0]).ends(1, "No such file or directory|no connection to the server")
+        Run(folder, server, PROGRAMS[name][0]).ends(1, "No such file or directory|the server was not reached")
     return f"{name}: says that no server is there, and fails", run
 
 
@@ -270,7 +270,7 @@ def full_from_the_start(name, status, words):
 
 
 def quorum_without_servers(folder, server):
-    Run(folder, server, ("quorum", server.url, "unix:///nowhere/a", "unix:///nowhere/b")).ends(1, "^acquired: no connection")
+    Run(folder, server, ("quorum", server.url, "unix:///nowhere/a", "unix:///nowhere/b")).ends(1, "^acquired: the server was not reached")
 
 
 def bad_url(name):

@@ -107,10 +107,10 @@ else
     echo "not applicable: a server by its name, this machine lets nobody mount a file hosts"
 fi
 cares_finds_nothing() {
-    ! wait $nobody && cat "$out.nobody" >"$out" && grep -q '^acquired cares: no connection' "$out" &&
+    ! wait $nobody && cat "$out.nobody" >"$out" && grep -q '^acquired cares: the server was not reached' "$out" &&
         grep -q "the host's name was not found" "$out"
 }
-check "cares: a name that is not found is no connection" cares_finds_nothing
+check "cares: a server whose name is not found is not reached" cares_finds_nothing
 
 check "no_server: runs" run "$bin/no_server"
 check "no_server: two handles contend, the lease ends, the other gets it" says \
