@@ -7280,11 +7280,11 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             known |= row;
         }
     }
+    if (usable) { /* first: what it has sent before never runs alone after those of the other one */
+        rlock__goodbye_write(&redis->commands);
+    }
     if (aside) {
         rlock__goodbye_write(&redis->push);
-    }
-    if (usable) {
-        rlock__goodbye_write(&redis->commands);
     }
 }
 
@@ -14559,4 +14559,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 86f12ddef1f2ff3c */
+/* tools/join makes this file of src/: edit that. Digest of all above: fd66d1564fc9f4af */

@@ -498,11 +498,11 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
             known |= row;
         }
     }
+    if (usable) { /* first: what it has sent before never runs alone after those of the other one */
+        rlock__goodbye_write(&redis->commands);
+    }
     if (aside) {
         rlock__goodbye_write(&redis->push);
-    }
-    if (usable) {
-        rlock__goodbye_write(&redis->commands);
     }
 }
 
