@@ -19,6 +19,7 @@
 #include <asio/thread_pool.hpp>
 #include <asio/use_awaitable.hpp>
 #include <asio/use_future.hpp>
+#include <atomic>
 #include <stop_token>
 #include <thread>
 #endif
@@ -1097,8 +1098,11 @@ void hold_that_is_destroyed_while_no_thread_runs_the_loop_is_released_by_it(void
 void async_acquire_of_a_lock_that_was_moved_from_is_refused(void **) {
     rlockpp::lock moved = std::move(*now->lock);
     rlockpp::client client = std::move(*now->client);
+    std::atomic<std::thread::id> told_on{};
     auto acquired = rlockpp::async_acquire(*now->lock, 5s, asio::use_future);
     auto released = rlockpp::async_release(*now->lock, asio::use_future);
+    rlockpp::async_acquire(*now->lock, 5s, [&](hold) { told_on = std::this_thread::get_id(); });
+    now->until([&] { return told_on.load() == std::this_thread::get_id(); });
     auto closed = rlockpp::async_shutdown(*now->client, 1s, asio::use_future);
     now->until([&] { return closed.wait_for(0s) == std::future_status::ready; });
     assert_int_equal(acquired.get().how().status, RLOCK_ERR_ARG);
