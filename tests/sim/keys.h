@@ -106,11 +106,12 @@ struct slot { /* one key of one server */
     bool odd_fence;         /* so has the counter a value that is not ours */
     struct token *members[SIM_MEMBERS];
     int member_count;
-    struct token *last_read;       /* of the youngest hold beside which others may be */
-    int64_t changed_us;            /* when somebody last came or went */
-    const struct token *missed_by; /* whose offer, which it let pass, was taken away ... */
-    uint64_t missed;               /* ... and in which script */
-    uint64_t script;               /* that touched it last ... */
+    struct token *last_read;                 /* of the youngest hold beside which others may be */
+    int64_t changed_us;                      /* when somebody last came or went */
+    const struct token *missed[SIM_MEMBERS]; /* whose offers, that passed, were taken away ... */
+    int missed_count;
+    uint64_t missed_in;   /* ... and in which script */
+    uint64_t script;      /* that touched it last ... */
     bool left, unoffered; /* ... and took somebody away; and there is room for the first in line */
     struct fence {
         uint64_t value;
@@ -765,10 +766,15 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
     }
 }
 
-/* True if an offer to the same client, which it let pass, was just taken away by this script. */
+/* True if this script took away an offer to the same client, which let it pass. */
 static inline bool queue_let_pass(const struct slot *slot, const struct token *token) {
-    return slot->missed == slot->script && slot->missed_by != NULL &&
-           strncmp(slot->missed_by->text, token->text, 36) == 0;
+    int i;
+    for (i = 0; i < slot->missed_count && slot->missed_in == slot->script; i++) {
+        if (strncmp(slot->missed[i]->text, token->text, 36) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static inline void queue_check_waiter(struct slot *slot, struct sim_line *by, struct token *token) {
@@ -891,8 +897,11 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
         }
         if (!was && !is && token->ends_ms != 0 && token->next_ms == 0 && token->half) {
             seen.turns += token->offered;
-            slot->missed_by = token;
-            slot->missed = slot->script;
+            slot->missed_count = slot->missed_in == slot->script ? slot->missed_count : 0;
+            slot->missed_in = slot->script;
+            if (slot->missed_count < SIM_MEMBERS) {
+                slot->missed[slot->missed_count++] = token;
+            }
         }
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
             token->late = queue_late(by, token);
