@@ -1097,12 +1097,14 @@ typedef struct rlock__testing_ask {
     rlock_terms terms;
     rlock_answer answer;
     int holders;
+    bool answered;
 } rlock__testing_ask;
 
 static inline void rlock__testing_rival_answered(void *owner, rlock_request *request,
                                                  const rlock_answer *answer) {
     rlock__testing_ask *ask = RLOCK__TESTING_OF(request, rlock__testing_ask, request);
     (void)owner;
+    ask->answered = true;
     ask->answer = *answer;
     ask->holders = answer->info ? (int)answer->info->holders : 0;
 }
@@ -1143,6 +1145,14 @@ static inline void rlock__testing_rival(rlock__testing_world *world, rlock__test
     world->memory->submit(world->rival, &ask->request);
 }
 
+/* Returns when the server has executed it: what was sent before may put it off by a dispatch. */
+static inline void rlock__testing_await(rlock__testing_world *world,
+                                        const rlock__testing_ask *ask) {
+    while (!ask->answered && !rlock_client_forked(world->server)) {
+        rlock_on_timer(world->server);
+    }
+}
+
 static inline int rlock__testing_status(const rlock__testing_ask *ask) {
     bool acquire = ask->request.op == RLOCK_OP_ACQUIRE;
     if (ask->answer.outcome == RLOCK_OUTCOME_FAULT) {
@@ -1167,7 +1177,7 @@ static inline int rlock__testing_do(rlock_testing *t, const char *key, rlock_op 
         return RLOCK_ERR_NOMEM;
     }
     rlock__testing_rival(t->world, ask, known, op, lease_ms);
-    rlock_on_timer(t->world->server);
+    rlock__testing_await(t->world, ask);
     status = rlock__testing_status(ask);
     if (op == RLOCK_OP_ACQUIRE && status == RLOCK_OK) {
         known->token = ask->request.token;
@@ -1213,7 +1223,7 @@ static inline int rlock_testing_steal(rlock_testing *t, const char *key) {
     }
     rlock__testing_rival(t->world, &force, known, RLOCK_OP_FORCE, 0);
     rlock__testing_rival(t->world, &acquire, known, RLOCK_OP_ACQUIRE, RLOCK__TESTING_STEAL_MS);
-    rlock_on_timer(t->world->server); /* both in one step: no waiter of a mutex comes between */
+    rlock__testing_await(t->world, &acquire); /* in one step: no waiter of a mutex comes between */
     if (rlock__testing_status(&acquire) == RLOCK_OK) {
         known->token = acquire.request.token;
     }

@@ -253,7 +253,7 @@ static void expelled_waiters_join_again(void **state) {
     int i;
 
     (void)state;
-    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK); /* connected: it asks before the others do */
+    assert_int_equal(owner_acquire(b, 0, 0), RLOCK_OK); /* connected: it asks before the others */
     assert_int_equal(owner_release(b), RLOCK_OK);
     tell(ask(&server, "ZADD k -9999999999999 " NOBODY ":1:1f")); /* who does not notice its loss */
     tell(ask(&server, "PEXPIRE k 60000"));
@@ -273,8 +273,8 @@ static void expelled_waiters_join_again(void **state) {
     }
 }
 
-/* Many processes were stopped, each with offers: who finds them reads the queue as often as for one,
- * since the server does nothing else meanwhile. */
+/* Many processes were stopped, each with offers: who finds them reads the queue as often as for
+ * one, since the server does nothing else meanwhile. */
 static void many_offers_that_passed_cost_one_look_at_the_queue(void **state) {
     rlock_client *client = client_new();
     struct owner *o = permit(client, 101, 1);

@@ -721,6 +721,25 @@ static void stolen_lock_is_told_at_once(void **state) {
     assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_OK);
 }
 
+/* What a silent server has not executed yet comes before: it forces the rival's own hold, which the
+ * rival is notified of. What the test does is done all the same when the call returns. */
+static void steal_behind_a_forced_release_is_done_when_it_returns(void **state) {
+    rlock_options options;
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    (void)holder("other", 0); /* connected */
+    assert_int_equal(rlock_testing_hold(t, "k", 60000), RLOCK_OK);
+    rlock_testing_server(t, RLOCK_TESTING_SILENT);
+    assert_int_equal(rlock_force_release(client, &options, NULL, NULL), RLOCK_OK);
+    rlock_testing_pass(t, 10);
+    rlock_testing_server(t, RLOCK_TESTING_UP);
+    assert_int_equal(rlock_testing_steal(t, "k"), RLOCK_OK);
+    assert_int_equal(rlock_testing_holders(t, "k"), 1);
+    rlock_testing_pass(t, 10);
+    assert_int_equal(rlock_testing_holders(t, "k"), 1);
+}
+
 static void release_of_a_stolen_lock_takes_nothing_from_the_thief(void **state) {
     struct owner *o = holder("k", 0);
     (void)state;
@@ -1194,6 +1213,7 @@ int main(int argc, char **argv) {
         TEST(request_whose_answer_is_lost_was_executed),
         TEST(lost_answer_of_a_release_ends_as_not_held),
         TEST(stolen_lock_is_told_at_once),
+        TEST(steal_behind_a_forced_release_is_done_when_it_returns),
         TEST(release_of_a_stolen_lock_takes_nothing_from_the_thief),
         TEST(deleted_key_is_told_as_deleted),
         TEST(key_that_another_holds_is_waited_for),
