@@ -389,6 +389,7 @@ int main(int argc, char **argv) {
         TEST(server_that_may_not_write_is_left),
         TEST(server_that_refuses_for_now_is_kept),
         TEST(answers_behind_a_refusal_to_write_are_read),
+        TEST(answer_that_comes_after_a_refusal_to_write_counts),
         TEST(servers_that_never_write_are_not_stormed),
         TEST(node_that_serves_other_keys_is_seldom_left),
         TEST(replica_is_not_used),

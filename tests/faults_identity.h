@@ -264,6 +264,27 @@ static void answers_behind_a_refusal_to_write_are_read(void **state) {
     }
 }
 
+/* The server is not left while an answer may still come. */
+static void answer_that_comes_after_a_refusal_to_write_counts(void **state) {
+    struct owner *refused, *granted;
+    rlock_client *client;
+
+    (void)state;
+    stage_begins();
+    stage_lies("SET refused", READ_ONLY, true, true);
+    stage_lies("SET granted", "", true, true);
+    client = stage_client(RLOCK_WIRE_STRING);
+    assert_int_equal(stage_acquire(owner_new(client, "first"), 0, 60000), RLOCK_OK);
+    refused = owner_new(client, "refused");
+    granted = owner_new(client, "granted");
+    assert_int_equal(rlock_acquire(refused->lock, 0, 60000, owner_told, refused), RLOCK_OK);
+    assert_int_equal(rlock_acquire(granted->lock, 0, 60000, owner_told, granted), RLOCK_OK);
+    assert_int_equal(stage_wait(refused, RLOCK_ACQUIRED, 10), RLOCK_ERR_SERVER);
+    stage_runs(5);
+    stage_says(stage_conn(false), "+OK\r\n");
+    assert_int_equal(stage_wait(granted, RLOCK_ACQUIRED, 10), RLOCK_OK);
+}
+
 /* If no other server is found, the address is resolved again once a second at most. */
 static void servers_that_never_write_are_not_stormed(void **state) {
     static const char *const answers[] = {READ_ONLY, MOVED_AWAY};
