@@ -102,8 +102,9 @@
  *       after RELEASED.
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
- *       time to live. A request that was sent and not answered may have been executed: its token
- *       is cleaned up in the background.
+ *       time to live, unless it is above every lease that its token was asked for: then the
+ *       server's clock was set back, or somebody set it. A request that was
+ *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
  *
@@ -1102,7 +1103,9 @@ RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rloc
 
 /* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
  * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
- * server's time to live is never shortened. `done` may be NULL.
+ * server's time to live stays, unless it is above every lease that this hold was asked for. After a
+ * renewal that was not answered a longer lease is given as the longest one before: remaining_ms
+ * tells. `done` may be NULL.
  * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
  * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
  * on; after a fault the hold lasts until the old one.
@@ -14509,4 +14512,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b5082ee6d36e539b */
+/* tools/join makes this file of src/: edit that. Digest of all above: bdd32bf1a24cd1e1 */

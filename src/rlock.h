@@ -51,8 +51,9 @@
  *       after RELEASED.
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
- *       time to live. A request that was sent and not answered may have been executed: its token
- *       is cleaned up in the background.
+ *       time to live, unless it is above every lease that its token was asked for: then the
+ *       server's clock was set back, or somebody set it. A request that was
+ *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
  *

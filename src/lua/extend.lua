@@ -1,8 +1,8 @@
 -- Part of other scripts. A lease that ends later than the key's time to live
--- makes that longer. One that is longer than the longest lease that this token
--- was asked for, or than the lease itself, is of a clock that was set back, and
--- becomes that. No script makes one shorter otherwise, or gives one to a key that
--- has none. What is told as held is written even if nothing is to be changed: a
+-- makes that longer. A time to live above the longest lease that this token was
+-- asked for comes from a clock that was set back, or from somebody's hand, and is
+-- cut to that lease. No script makes one shorter otherwise, or gives one to a key
+-- that has none. What is told as held is written even if nothing is to be changed: a
 -- primary that was made a replica would confirm what the new one does not have,
 -- and WAIT knows of what was written only. So a key that was made persistent by
 -- hand gets its token again, by `again` and `how`. PEXPIRE works on a server

@@ -141,7 +141,9 @@ RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rloc
 
 /* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
  * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
- * server's time to live is never shortened. `done` may be NULL.
+ * server's time to live stays, unless it is above every lease that this hold was asked for. After a
+ * renewal that was not answered a longer lease is given as the longest one before: remaining_ms
+ * tells. `done` may be NULL.
  * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
  * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
  * on; after a fault the hold lasts until the old one.
