@@ -76,13 +76,8 @@
  *     >>report           what the hook config.on_event is told
  *     >>due              when each claim has something to do
  *     >>gate             one gate for each key
- *     >>contend          the waiters of a mutex
- *     >>queue            the waiters of a queued kind
- *     >>mode             which mode a gate has
- *     >>leaving          a token is let go until it is surely gone
- *     >>attempt          an acquire that begins, is refused, fails, is repeated or ends
- *     >>holding          when a hold is renewed or checked, and what the answer means for it
- *     >>granting         a hold begins
+ *     >>mode             how the waiters of a gate come to a grant
+ *     >>life             of a token
  *     >>deliver          events become callbacks
  *     >>question         questions about a key, independent of any hold
  *     >>events           what a store reports
@@ -9248,7 +9243,7 @@ struct rlock__vote;
 struct rlock__ballot;
 
 /* What depends on whose word counts: a row for the majority is below, one for both of two stores is
- * in store/both.h. */
+ * in store/combined/both.h. */
 typedef struct rlock__rules {
     /* Asks one for something; where one waits for another, perhaps not now. */
     void (*ask)(struct rlock__vote *vote, uint8_t op, int64_t lease_ms);
@@ -11743,7 +11738,7 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>contend - the waiters of a mutex: only the first of each client makes attempts
+ * >>mode - how the waiters of a gate come to a grant: those of a mutex contend, others queue
  */
 
 /* The server knows nobody but the holder of a mutex. So one waiter of each client is enough to ask
@@ -11841,10 +11836,6 @@ static const rlock__mode rlock__contending = {
     rlock__contend_join,    rlock__contend_attempt, rlock__contend_attempt, rlock__contend_wake,
     rlock__contend_pushing, rlock__contend_refused, rlock__contend_granted};
 
-/* ------------------------------------------------------------------------------------------------
- * >>queue - the waiters of a queued kind: each joins the queue at the server, and is notified
- */
-
 /* The server keeps the waiters in their order, and offers the lock to the first. So each makes one
  * attempt to join, and one when it is notified of its offer. The first of each client makes more,
  * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
@@ -11935,10 +11926,6 @@ static const rlock__mode rlock__queueing = {
     rlock__queue_join,  rlock__queue_attempt, rlock__queue_next,   rlock__queue_wake,
     rlock__queue_again, rlock__queue_refused, rlock__queue_granted};
 
-/* ------------------------------------------------------------------------------------------------
- * >>mode - which mode a gate has: its waiters contend, or queue
- */
-
 static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
     return rlock__queued(gate) ? &rlock__queueing : &rlock__contending;
 }
@@ -11986,7 +11973,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>leaving - a token is let go until it is surely gone
+ * >>life - of a token: its acquire, its hold with the watchdog, its release until it is surely gone
  */
 
 /* queue.lua keeps a queue for so many command timeouts after a waiter joined it. */
@@ -12217,10 +12204,6 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     }
 }
 
-/* ------------------------------------------------------------------------------------------------
- * >>attempt - an acquire that begins, is refused, fails, is repeated or ends
- */
-
 /* Ends an acquire without a grant; its token is cleaned up, the next waiter makes an attempt. */
 static void rlock__acquire_end(rlock__claim *claim, int status) {
     rlock__gate *gate = claim->lock->gate;
@@ -12425,10 +12408,6 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     }
     rlock__acquire_end(claim, status);
 }
-
-/* ------------------------------------------------------------------------------------------------
- * >>holding - when a hold is renewed or checked, and what the answer means for it
- */
 
 /* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
 static const char *rlock__expired_words(const rlock__claim *held) {
@@ -12737,10 +12716,6 @@ static void rlock__claims_fire(rlock_timer *timer) {
     }
     rlock__due_wait(client);
 }
-
-/* ------------------------------------------------------------------------------------------------
- * >>granting - a hold begins: by the server, or by a local hand-over inside this process
- */
 
 #define RLOCK__AGE_MS 100             /* a hold that lives longer is registered for push */
 #define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
@@ -14512,4 +14487,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: bdd32bf1a24cd1e1 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 4bb4ca0d9124db5b */

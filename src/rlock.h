@@ -241,12 +241,12 @@ extern "C" {
 
 #include "base/pool.h"
 
-#include "core/client.h"
+#include "runtime/client.h"
 
-#include "core/token.h"
-#include "core/gone.h"
+#include "runtime/token.h"
+#include "runtime/gone.h"
 
-#include "core/settings.h"
+#include "runtime/settings.h"
 
 #include "store/memory.h"
 
@@ -282,9 +282,9 @@ extern "C" {
 
 #ifndef RLOCK_NO_CLUSTER
 
-#include "store/cluster_map.h"
+#include "store/redis/cluster_map.h"
 
-#include "store/cluster.h"
+#include "store/redis/cluster.h"
 
 #endif /* RLOCK_NO_CLUSTER */
 
@@ -294,57 +294,47 @@ extern "C" {
 
 #if RLOCK__HAS_KINDS || !(defined(RLOCK_NO_REDIS) || defined(RLOCK_NO_CLUSTER))
 
-#include "store/members.h"
+#include "store/combined/members.h"
 
 #endif
 
 #if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
 
-#include "store/seeds.h"
+#include "store/redis/seeds.h"
 
 #endif /* RLOCK_NO_CLUSTER */
 
 #if RLOCK__HAS_KINDS
 
-#include "store/quorum.h"
+#include "store/combined/quorum.h"
 
-#include "store/both.h"
+#include "store/combined/both.h"
 
 #endif /* RLOCK_NO_KINDS */
 
-#include "core/deadline.h"
+#include "lock/deadline.h"
 
-#include "core/claim.h"
+#include "lock/claim.h"
 
-#include "core/report.h"
+#include "lock/report.h"
 
-#include "core/due.h"
+#include "lock/due.h"
 
-#include "core/gate.h"
+#include "lock/gate.h"
 
-#include "core/contend.h"
+#include "lock/mode.h"
 
-#include "core/queue.h"
+#include "lock/life.h"
 
-#include "core/mode.h"
+#include "lock/deliver.h"
 
-#include "core/leaving.h"
+#include "lock/question.h"
 
-#include "core/attempt.h"
+#include "lock/events.h"
 
-#include "core/holding.h"
+#include "lock/api_client.h"
 
-#include "core/granting.h"
-
-#include "core/deliver.h"
-
-#include "core/question.h"
-
-#include "core/events.h"
-
-#include "core/api_client.h"
-
-#include "core/api_handle.h"
+#include "lock/api_handle.h"
 
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */

@@ -359,7 +359,7 @@ edit_in_the_joined_header_is_refused() {
         cat "$tree/said"
         grep -qx "rlock.h:[0-9]*, in src/base/list.h:$(grep -nxF -e "$line" src/base/list.h | cut -d : -f 1)" "$tree/said" &&
             grep -qxF -e "    +    RLOCK_ASSERT(list == from);" "$tree/said" && grep -qxF -e "    -$line" "$tree/said" &&
-            grep -qx "rlock.h:$last, in src/core/api_handle.h:[0-9]*" "$tree/said" && grep -qxF '    +int planted;' "$tree/said" &&
+            grep -qx "rlock.h:$last, in src/lock/api_handle.h:[0-9]*" "$tree/said" && grep -qxF '    +int planted;' "$tree/said" &&
             [ "$(wc -l <"$tree/said")" = 7 ] || return 1
     done
     "$tree/tools/join" --check | grep -q '^rlock.h is not what src/ makes'
@@ -502,7 +502,7 @@ settings_that_differ_are_told() {
     client='src/public/client.h (the comment of config.url)' page=docs/set-up-the-server.md
     url='tests/url.c (each_form_means_what_its_fields_mean)'
     row='    RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),'
-    planted src/core/settings.h "$row" '' "src/core/settings.h has no replicas
+    planted src/runtime/settings.h "$row" '' "src/runtime/settings.h has no replicas
 $client names what is no parameter: replicas
 $page names what is no parameter: replicas
 $url names what is no parameter: replicas\n" || return 1
@@ -511,7 +511,7 @@ $url names what is no parameter: replicas\n" || return 1
             printf '%s does not name the parameter fresh\\n%s names what is no parameter: prefix\\n' "$where" "$where"
         done)" || return 1
     planted src/public/client.h '    int replicas;' '    int replicas, fresh;' "docs/: no page names rlock_config's fresh
-src/core/settings.h has no fresh
+src/runtime/settings.h has no fresh
 tests/unit_arguments.h tries no limit of fresh
 tests/url.c does not read fresh\n" || return 1
     planted "$page" '| `client_name`, `prefix` | texts, as in the fields |' '| `prefix`, `fresh` | texts |' \

@@ -12,7 +12,7 @@
 #include "base/platform.h"
 #include "store/redis/store.h"
 #include "store/redis/url.h"
-#include "store/cluster.h"
+#include "store/redis/cluster.h"
 
 /* Stores of other engines, which config.url names: stores/rlock_stores.h. */
 #if defined(RLOCK_WITH_POSTGRES) || defined(RLOCK_WITH_ZOOKEEPER) || defined(RLOCK_WITH_MARIADB)

@@ -12,8 +12,8 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/token.h"
+#include "runtime/client.h"
+#include "runtime/token.h"
 
 typedef struct rlock__memory {
     rlock_store store; /* first: it is what the user sees */

@@ -10,7 +10,7 @@
 #include "public/client.h"
 #include "base/platform.h"
 #include "base/foreign.h"
-#include "core/token.h"
+#include "runtime/token.h"
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
 

@@ -9,7 +9,7 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "core/token.h"
+#include "runtime/token.h"
 #include "store/redis/state.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"

@@ -12,7 +12,7 @@
 #include "public/client.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "core/token.h"
+#include "runtime/token.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"

@@ -14,7 +14,7 @@
 #include "public/client.h"
 #include "base/platform.h"
 #include "base/foreign.h"
-#include "core/settings.h"
+#include "runtime/settings.h"
 
 #include <limits.h>
 

@@ -2,16 +2,16 @@
  * >>seeds - a cluster as a store of the user's own: the nodes that are asked first
  */
 
-#ifndef RLOCK_STORE_SEEDS_H
-#define RLOCK_STORE_SEEDS_H
+#ifndef RLOCK_STORE_REDIS_SEEDS_H
+#define RLOCK_STORE_REDIS_SEEDS_H
 
 #include "public/head.h"
 #include "public/status.h"
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "store/cluster.h"
-#include "store/members.h"
+#include "store/redis/cluster.h"
+#include "store/combined/members.h"
 
 #define RLOCK__SEEDS 64 /* at most */
 
@@ -79,4 +79,4 @@ void rlock_cluster_free(rlock_store *store) {
     rlock__members_free(store);
 }
 
-#endif /* RLOCK_STORE_SEEDS_H */
+#endif /* RLOCK_STORE_REDIS_SEEDS_H */

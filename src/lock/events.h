@@ -2,22 +2,19 @@
  * >>events - what a store reports
  */
 
-#ifndef RLOCK_CORE_EVENTS_H
-#define RLOCK_CORE_EVENTS_H
+#ifndef RLOCK_LOCK_EVENTS_H
+#define RLOCK_LOCK_EVENTS_H
 
 #include "public/head.h"
 #include "public/store.h"
 #include "base/platform.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/claim.h"
-#include "core/gate.h"
-#include "core/mode.h"
-#include "core/leaving.h"
-#include "core/attempt.h"
-#include "core/holding.h"
-#include "core/granting.h"
-#include "core/question.h"
+#include "runtime/client.h"
+#include "lock/claim.h"
+#include "lock/gate.h"
+#include "lock/mode.h"
+#include "lock/life.h"
+#include "lock/question.h"
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
     rlock__work *work = RLOCK__OF(request, rlock__work, request);
@@ -226,4 +223,4 @@ static const rlock_store_events rlock__events = {rlock__store_answered, rlock__s
                                                  rlock__store_down,     rlock__store_pushing,
                                                  rlock__store_woken,    rlock__store_notified};
 
-#endif /* RLOCK_CORE_EVENTS_H */
+#endif /* RLOCK_LOCK_EVENTS_H */

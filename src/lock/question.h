@@ -2,8 +2,8 @@
  * >>question - questions about a key, independent of any hold
  */
 
-#ifndef RLOCK_CORE_QUESTION_H
-#define RLOCK_CORE_QUESTION_H
+#ifndef RLOCK_LOCK_QUESTION_H
+#define RLOCK_LOCK_QUESTION_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -12,11 +12,11 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/claim.h"
-#include "core/gate.h"
-#include "core/mode.h"
-#include "core/holding.h"
+#include "runtime/client.h"
+#include "lock/claim.h"
+#include "lock/gate.h"
+#include "lock/mode.h"
+#include "lock/life.h"
 
 /* A question about a key. It is no claim: it leaves nothing at the server. */
 typedef struct rlock__question {
@@ -184,4 +184,4 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     return RLOCK_OK;
 }
 
-#endif /* RLOCK_CORE_QUESTION_H */
+#endif /* RLOCK_LOCK_QUESTION_H */

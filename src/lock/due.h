@@ -2,15 +2,15 @@
  * >>due - when each claim has something to do: few stand in one list, many in a ring
  */
 
-#ifndef RLOCK_CORE_DUE_H
-#define RLOCK_CORE_DUE_H
+#ifndef RLOCK_LOCK_DUE_H
+#define RLOCK_LOCK_DUE_H
 
 #include "public/head.h"
 #include "public/store.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "core/client.h"
-#include "core/claim.h"
+#include "runtime/client.h"
+#include "lock/claim.h"
 
 /* The claims that have something to do at a time stand in the client's list `due`, the first one
  * first; nothing has to be allocated for that. Where there are many, those whose time is not in the
@@ -133,4 +133,4 @@ static void rlock__due_wait(rlock_client *client) {
     rlock_timer_set(client, &client->due_timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
-#endif /* RLOCK_CORE_DUE_H */
+#endif /* RLOCK_LOCK_DUE_H */

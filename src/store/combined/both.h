@@ -9,16 +9,16 @@
  * - A key is held if one of them says so.
  */
 
-#ifndef RLOCK_STORE_BOTH_H
-#define RLOCK_STORE_BOTH_H
+#ifndef RLOCK_STORE_COMBINED_BOTH_H
+#define RLOCK_STORE_COMBINED_BOTH_H
 
 #include "public/head.h"
 #include "public/status.h"
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
-#include "store/members.h"
-#include "store/quorum.h"
+#include "store/combined/members.h"
+#include "store/combined/quorum.h"
 
 #define RLOCK__KEEP_MS 250       /* in so long, or twice, who keeps the first store asks again */
 #define RLOCK__FENCES_MAX 65535u /* that one request can reserve */
@@ -255,4 +255,4 @@ int rlock_both_new(rlock_store **out, const struct rlock_config *from,
     return rlock__members_new(out, stores, 2, 2, &rlock__both_store);
 }
 
-#endif /* RLOCK_STORE_BOTH_H */
+#endif /* RLOCK_STORE_COMBINED_BOTH_H */

@@ -2,8 +2,8 @@
  * >>settings - the numbers of a configuration: their names, limits and defaults, once
  */
 
-#ifndef RLOCK_CORE_SETTINGS_H
-#define RLOCK_CORE_SETTINGS_H
+#ifndef RLOCK_RUNTIME_SETTINGS_H
+#define RLOCK_RUNTIME_SETTINGS_H
 
 #include "public/head.h"
 #include "public/client.h"
@@ -95,4 +95,4 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     return true;
 }
 
-#endif /* RLOCK_CORE_SETTINGS_H */
+#endif /* RLOCK_RUNTIME_SETTINGS_H */

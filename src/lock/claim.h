@@ -2,8 +2,8 @@
  * >>claim - one token at the store, its gate and its handle: what they consist of
  */
 
-#ifndef RLOCK_CORE_CLAIM_H
-#define RLOCK_CORE_CLAIM_H
+#ifndef RLOCK_LOCK_CLAIM_H
+#define RLOCK_LOCK_CLAIM_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -14,8 +14,8 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pool.h"
-#include "core/client.h"
-#include "core/deadline.h"
+#include "runtime/client.h"
+#include "lock/deadline.h"
 
 /* The columns of FAULT x OPERATION. */
 enum { RLOCK__IN_WAIT, RLOCK__IN_ATTEMPT, RLOCK__IN_RENEW, RLOCK__IN_WATCHDOG, RLOCK__IN_RELEASE };
@@ -531,4 +531,4 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     rlock__ready_add(client, &op->ready);
 }
 
-#endif /* RLOCK_CORE_CLAIM_H */
+#endif /* RLOCK_LOCK_CLAIM_H */

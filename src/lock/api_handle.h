@@ -2,8 +2,8 @@
  * >>api-handle - the public functions of a handle, and the questions
  */
 
-#ifndef RLOCK_CORE_API_HANDLE_H
-#define RLOCK_CORE_API_HANDLE_H
+#ifndef RLOCK_LOCK_API_HANDLE_H
+#define RLOCK_LOCK_API_HANDLE_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -14,19 +14,16 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/settings.h"
-#include "core/claim.h"
-#include "core/report.h"
-#include "core/due.h"
-#include "core/gate.h"
-#include "core/leaving.h"
-#include "core/attempt.h"
-#include "core/holding.h"
-#include "core/granting.h"
-#include "core/deliver.h"
-#include "core/question.h"
-#include "core/api_client.h"
+#include "runtime/client.h"
+#include "runtime/settings.h"
+#include "lock/claim.h"
+#include "lock/report.h"
+#include "lock/due.h"
+#include "lock/gate.h"
+#include "lock/life.h"
+#include "lock/deliver.h"
+#include "lock/question.h"
+#include "lock/api_client.h"
 
 enum { RLOCK__CALL_ACQUIRE, RLOCK__CALL_RENEW, RLOCK__CALL_RELEASE, RLOCK__CALL_CANCEL };
 
@@ -620,4 +617,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
     return rlock__key(&lock->gate->node);
 }
 
-#endif /* RLOCK_CORE_API_HANDLE_H */
+#endif /* RLOCK_LOCK_API_HANDLE_H */

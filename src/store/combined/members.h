@@ -2,8 +2,8 @@
  * >>members - a store that keeps the configurations of those it is made of
  */
 
-#ifndef RLOCK_STORE_MEMBERS_H
-#define RLOCK_STORE_MEMBERS_H
+#ifndef RLOCK_STORE_COMBINED_MEMBERS_H
+#define RLOCK_STORE_COMBINED_MEMBERS_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -108,4 +108,4 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
     return RLOCK_OK;
 }
 
-#endif /* RLOCK_STORE_MEMBERS_H */
+#endif /* RLOCK_STORE_COMBINED_MEMBERS_H */

@@ -4,8 +4,8 @@
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
  */
 
-#ifndef RLOCK_STORE_CLUSTER_MAP_H
-#define RLOCK_STORE_CLUSTER_MAP_H
+#ifndef RLOCK_STORE_REDIS_CLUSTER_MAP_H
+#define RLOCK_STORE_REDIS_CLUSTER_MAP_H
 
 #include "public/head.h"
 #include "base/platform.h"
@@ -143,4 +143,4 @@ static bool rlock__slots_whole(const redisReply *reply) {
     return reply->type == REDIS_REPLY_ARRAY;
 }
 
-#endif /* RLOCK_STORE_CLUSTER_MAP_H */
+#endif /* RLOCK_STORE_REDIS_CLUSTER_MAP_H */

@@ -2,13 +2,13 @@
  * >>token - how a token is written, the letter of its kind, and the keys of a request
  */
 
-#ifndef RLOCK_CORE_TOKEN_H
-#define RLOCK_CORE_TOKEN_H
+#ifndef RLOCK_RUNTIME_TOKEN_H
+#define RLOCK_RUNTIME_TOKEN_H
 
 #include "public/head.h"
 #include "public/store.h"
 #include "base/platform.h"
-#include "core/client.h"
+#include "runtime/client.h"
 
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
@@ -48,4 +48,4 @@ static char rlock__sort(const rlock_request *request) {
     return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
 }
 
-#endif /* RLOCK_CORE_TOKEN_H */
+#endif /* RLOCK_RUNTIME_TOKEN_H */

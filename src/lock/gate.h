@@ -2,8 +2,8 @@
  * >>gate - one gate for each key: the waiters of this process; only the first asks the server
  */
 
-#ifndef RLOCK_CORE_GATE_H
-#define RLOCK_CORE_GATE_H
+#ifndef RLOCK_LOCK_GATE_H
+#define RLOCK_LOCK_GATE_H
 
 #include "public/head.h"
 #include "public/store.h"
@@ -11,9 +11,9 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/token.h"
-#include "core/claim.h"
+#include "runtime/client.h"
+#include "runtime/token.h"
+#include "lock/claim.h"
 
 #define RLOCK__SLEEP_MS 10000    /* the longest sleep of a waiter that is woken by push */
 #define RLOCK__MANY_KEYS 100     /* with so many tracked keys push alone is not relied on */
@@ -405,4 +405,4 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
     lock->references++;
 }
 
-#endif /* RLOCK_CORE_GATE_H */
+#endif /* RLOCK_LOCK_GATE_H */

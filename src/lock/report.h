@@ -2,8 +2,8 @@
  * >>report - what the hook config.on_event is told
  */
 
-#ifndef RLOCK_CORE_REPORT_H
-#define RLOCK_CORE_REPORT_H
+#ifndef RLOCK_LOCK_REPORT_H
+#define RLOCK_LOCK_REPORT_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -13,8 +13,8 @@
 #include "base/platform.h"
 #include "base/foreign.h"
 #include "base/map.h"
-#include "core/client.h"
-#include "core/claim.h"
+#include "runtime/client.h"
+#include "lock/claim.h"
 
 /* What a handle has behind its rlock__more, if its client has the hook. */
 typedef struct rlock__told {
@@ -143,4 +143,4 @@ void rlock_client_report(const rlock_client *client, const rlock_report *report)
     }
 }
 
-#endif /* RLOCK_CORE_REPORT_H */
+#endif /* RLOCK_LOCK_REPORT_H */

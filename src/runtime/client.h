@@ -2,8 +2,8 @@
  * >>client - one clock sample per dispatch, one loop timer, ready list, deferred frees
  */
 
-#ifndef RLOCK_CORE_CLIENT_H
-#define RLOCK_CORE_CLIENT_H
+#ifndef RLOCK_RUNTIME_CLIENT_H
+#define RLOCK_RUNTIME_CLIENT_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -492,4 +492,4 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
                : -1;
 }
 
-#endif /* RLOCK_CORE_CLIENT_H */
+#endif /* RLOCK_RUNTIME_CLIENT_H */

@@ -2,8 +2,8 @@
  * >>deadline - the deadline of a hold, for other threads to read
  */
 
-#ifndef RLOCK_CORE_DEADLINE_H
-#define RLOCK_CORE_DEADLINE_H
+#ifndef RLOCK_LOCK_DEADLINE_H
+#define RLOCK_LOCK_DEADLINE_H
 
 #include "public/head.h"
 #include "public/lock.h"
@@ -69,4 +69,4 @@ bool rlock_still_held(const rlock_deadline *deadline) {
     return now_us < until_us;
 }
 
-#endif /* RLOCK_CORE_DEADLINE_H */
+#endif /* RLOCK_LOCK_DEADLINE_H */

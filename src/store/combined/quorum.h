@@ -13,8 +13,8 @@
  *   new token, and not before the old one is surely gone there.
  */
 
-#ifndef RLOCK_STORE_QUORUM_H
-#define RLOCK_STORE_QUORUM_H
+#ifndef RLOCK_STORE_COMBINED_QUORUM_H
+#define RLOCK_STORE_COMBINED_QUORUM_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -24,9 +24,9 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/gone.h"
+#include "runtime/gone.h"
 #include "store/default.h"
-#include "store/members.h"
+#include "store/combined/members.h"
 
 #define RLOCK__SERVERS 15         /* at most */
 #define RLOCK__CONTESTED_MAX 10   /* how often the pause after a split vote doubles */
@@ -49,7 +49,7 @@ struct rlock__vote;
 struct rlock__ballot;
 
 /* What depends on whose word counts: a row for the majority is below, one for both of two stores is
- * in store/both.h. */
+ * in store/combined/both.h. */
 typedef struct rlock__rules {
     /* Asks one for something; where one waits for another, perhaps not now. */
     void (*ask)(struct rlock__vote *vote, uint8_t op, int64_t lease_ms);
@@ -1063,4 +1063,4 @@ int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int 
     return rlock__members_new(out, servers, count, RLOCK__SERVERS, &rlock__quorum_store);
 }
 
-#endif /* RLOCK_STORE_QUORUM_H */
+#endif /* RLOCK_STORE_COMBINED_QUORUM_H */

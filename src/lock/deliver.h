@@ -2,8 +2,8 @@
  * >>deliver - events become callbacks
  */
 
-#ifndef RLOCK_CORE_DELIVER_H
-#define RLOCK_CORE_DELIVER_H
+#ifndef RLOCK_LOCK_DELIVER_H
+#define RLOCK_LOCK_DELIVER_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -12,12 +12,10 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/pool.h"
-#include "core/client.h"
-#include "core/claim.h"
-#include "core/report.h"
-#include "core/leaving.h"
-#include "core/attempt.h"
-#include "core/holding.h"
+#include "runtime/client.h"
+#include "lock/claim.h"
+#include "lock/report.h"
+#include "lock/life.h"
 
 /* Takes an operation away from the handle. */
 static void rlock__op_free(rlock *lock, rlock__op *op) {
@@ -198,4 +196,4 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     }
 }
 
-#endif /* RLOCK_CORE_DELIVER_H */
+#endif /* RLOCK_LOCK_DELIVER_H */

@@ -2,8 +2,8 @@
  * >>gone - when a token that is let go is surely gone: one rule, for claims and for votes
  */
 
-#ifndef RLOCK_CORE_GONE_H
-#define RLOCK_CORE_GONE_H
+#ifndef RLOCK_RUNTIME_GONE_H
+#define RLOCK_RUNTIME_GONE_H
 
 #include "public/head.h"
 #include "public/store.h"
@@ -44,4 +44,4 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
     return false;
 }
 
-#endif /* RLOCK_CORE_GONE_H */
+#endif /* RLOCK_RUNTIME_GONE_H */

@@ -2,8 +2,8 @@
  * >>api-client - the public functions of a client
  */
 
-#ifndef RLOCK_CORE_API_CLIENT_H
-#define RLOCK_CORE_API_CLIENT_H
+#ifndef RLOCK_LOCK_API_CLIENT_H
+#define RLOCK_LOCK_API_CLIENT_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -16,18 +16,16 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/pool.h"
-#include "core/client.h"
-#include "core/settings.h"
+#include "runtime/client.h"
+#include "runtime/settings.h"
 #include "store/default.h"
-#include "core/claim.h"
-#include "core/report.h"
-#include "core/gate.h"
-#include "core/leaving.h"
-#include "core/attempt.h"
-#include "core/holding.h"
-#include "core/deliver.h"
-#include "core/question.h"
-#include "core/events.h"
+#include "lock/claim.h"
+#include "lock/report.h"
+#include "lock/gate.h"
+#include "lock/life.h"
+#include "lock/deliver.h"
+#include "lock/question.h"
+#include "lock/events.h"
 
 const char *rlock_version(void) {
     return RLOCK_VERSION;
@@ -467,4 +465,4 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;
 }
 
-#endif /* RLOCK_CORE_API_CLIENT_H */
+#endif /* RLOCK_LOCK_API_CLIENT_H */

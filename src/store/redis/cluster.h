@@ -18,8 +18,8 @@
  *   and nodes say ASK, its keys are polled.
  */
 
-#ifndef RLOCK_STORE_CLUSTER_H
-#define RLOCK_STORE_CLUSTER_H
+#ifndef RLOCK_STORE_REDIS_CLUSTER_H
+#define RLOCK_STORE_REDIS_CLUSTER_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -33,7 +33,7 @@
 #include "store/redis/link.h"
 #include "store/redis/quarantine.h"
 #include "store/redis/store.h"
-#include "store/cluster_map.h"
+#include "store/redis/cluster_map.h"
 
 #define RLOCK__MAP_US 1000000   /* the least time between two questions for the map */
 #define RLOCK__HOPS 5           /* to so many nodes a request is led in a row */
@@ -954,4 +954,4 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_refuses,
                                                  rlock__cluster_pushes};
 
-#endif /* RLOCK_STORE_CLUSTER_H */
+#endif /* RLOCK_STORE_REDIS_CLUSTER_H */
