@@ -44,7 +44,7 @@
  *     >>platform         clock, random bytes, allocation
  *     >>foreign          how text is shown that a server, a resolver or a configuration made
  *     >>list             doubly linked lists inside the things they link
- *     >>map              from keys to the things that hold a node
+ *     >>map              from keys to things, by nodes that the things hold
  *     >>heap             due times in one binary heap
  *     >>pool             things of one size, kept for the next one
  *     >>client           one clock sample per dispatch, one loop timer, ready list, deferred frees
@@ -1593,15 +1593,15 @@ static void rlock__list_move(rlock_link *list, rlock_link *from) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to the things that hold a node
+ * >>map - from keys to things, by nodes that the things hold
  */
 
-/* A map from keys to the things that hold a node. In a thing the bytes of the key follow the node,
- * or, if it is an alias, a pointer to them. */
+/* A key of a thing. Several things may have the same key. */
 typedef struct rlock__node {
     struct rlock__node *next;
-    uint32_t key_len : 31, alias : 1;
-    uint32_t hash;
+    const char *key; /* its bytes, which the thing keeps */
+    void *thing;
+    uint32_t key_len, hash;
 } rlock__node;
 
 typedef struct rlock__map {
@@ -1667,13 +1667,8 @@ static bool rlock__map_init(rlock__map *map) {
     return map->buckets != NULL;
 }
 
-static const char *rlock__key(const rlock__node *node) {
-    const void *after = node + 1;
-    return RLOCK__HAS_KINDS && node->alias ? *(const char *const *)after : (const char *)after;
-}
-
 static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
-    return node->hash == hash && node->key_len == len && memcmp(rlock__key(node), key, len) == 0;
+    return node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0;
 }
 
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
@@ -1689,7 +1684,7 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another node with the key of this one, or NULL. */
 static rlock__node *rlock__map_same(const rlock__node *node) {
     rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !rlock__key_is(same, node->hash, rlock__key(node), node->key_len)) {
+    while (same && !rlock__key_is(same, node->hash, node->key, node->key_len)) {
         same = same->next;
     }
     return same;
@@ -1715,15 +1710,18 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-/* Adds a node to which its key is given already. */
-static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
+/* Adds a node, which leads from the key to the thing. */
+static void rlock__map_add(rlock__map *map, rlock__node *node, void *thing, const char *key,
+                           size_t len) {
     rlock__node **bucket;
-    RLOCK_ASSERT(len && len <= 0x7fffffffu);
+    RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->key_len = (uint32_t)len & 0x7fffffffu;
-    node->hash = rlock__hash(map, rlock__key(node), len);
+    node->thing = thing;
+    node->key = key;
+    node->key_len = (uint32_t)len;
+    node->hash = rlock__hash(map, key, len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
     *bucket = node;
@@ -1934,9 +1932,8 @@ typedef void rlock__deliverer(rlock__ready *ready, char **words);
 enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
-typedef struct rlock__crowd {
-    rlock_link waiting; /* claims, first come first */
-    rlock_client *client;
+typedef struct rlock__waiters {
+    rlock_link list; /* claims, first come first */
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
     uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
@@ -1944,7 +1941,7 @@ typedef struct rlock__crowd {
     bool taken;                      /* a holder was known since the first waiter began to wait */
     bool yields;                     /* the next attempt is put off: other clients come first */
     rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
-} rlock__crowd;
+} rlock__waiters;
 
 typedef enum rlock__life {
     RLOCK__LIVE,
@@ -2005,8 +2002,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_timer due_timer;
     rlock__heap timers;
     rlock__map gates;
-    rlock__pool claims, crowds, works, ops;
-    rlock__crowd nobody; /* of each gate at which nobody waits */
+    rlock__pool claims, waiters, works, ops;
     rlock_loop loop;
     rlock_stats stats;
 
@@ -2124,7 +2120,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count &&
+    RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
                  !client->works.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
@@ -2573,7 +2569,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
-    rlock__node node;          /* last: the key follows it */
+    rlock__node node;          /* its key stands behind the entry */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -2608,7 +2604,7 @@ typedef struct rlock__tracking { /* one key that one client watches */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
-    return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+    return node ? (rlock__entry *)node->thing : NULL;
 }
 
 /* --- members --- */
@@ -2787,12 +2783,12 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     }
     entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
     if (entry) {
-        memcpy(&entry->node + 1, key, len);
+        memcpy(entry + 1, key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, len);
+        rlock__map_add(&memory->map, &entry->node, entry, (char *)(entry + 1), len);
     }
     return entry;
 }
@@ -3098,13 +3094,13 @@ static void rlock__memory_fire(rlock_timer *timer) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
         node = &watch->entry->node;
-        tenant->events->woken(tenant->owner, rlock__key(node), node->key_len);
+        tenant->events->woken(tenant->owner, node->key, node->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
         node = &member->entry->node;
         rlock__list_remove(&member->notified);
-        tenant->events->notified(tenant->owner, rlock__key(node), node->key_len, member->token);
+        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
     }
 }
 
@@ -9314,8 +9310,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
-    rlock__node node;
-    char key[sizeof(uint64_t)]; /* the node's: the token */
+    rlock__node node; /* its key are the bytes of the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -9416,7 +9411,7 @@ static void rlock__vote_next(rlock__vote *vote) {
 
 static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
     rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
-    return node ? RLOCK__OF(node, rlock__ballot, node) : NULL;
+    return node ? (rlock__ballot *)node->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
@@ -9823,8 +9818,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    memcpy(ballot->key, &ballot->token, sizeof ballot->key);
-    rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
+    rlock__map_add(&council->map, &ballot->node, ballot, (const char *)&ballot->token,
+                   sizeof ballot->token);
     return ballot;
 }
 
@@ -10602,43 +10597,28 @@ typedef enum rlock__state {
 /* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
  * any; the holders, and the claims that are let go. */
 typedef struct rlock__gate {
-    rlock__crowd *crowd; /* the client's `nobody` if none waits */
-    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
-    uint32_t references; /* handles, questions, and who is at work on it */
-    uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
+    rlock_client *client;
+    rlock__waiters *waiters;  /* NULL: nobody waits */
+    rlock_link claims;        /* those that hold it, of which a writer is the first, or let it go */
+    struct rlock__kind *kind; /* NULL: a mutex with one key */
+    uint32_t references;      /* handles, questions, and who is at work on it */
+    uint8_t pushing;          /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    bool special;     /* no mutex with one key: rlock__things stand before it */
-    rlock__node node; /* last: each key's bytes and a NUL follow */
+    rlock__node node; /* of the first key. Behind it the bytes of each key, and a NUL */
 } rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
-typedef struct rlock__things {
-    char sort;                    /* of the kind: see rlock__sort */
-    uint32_t permits;             /* see rlock_terms */
-    uint32_t count;               /* how many keys */
-    uint32_t *lens;               /* `count` lengths */
-    struct rlock__alias *aliases; /* `count` of them; the first is not used */
-} rlock__things;
+typedef struct rlock__kind {
+    char sort;          /* see rlock__sort */
+    uint32_t permits;   /* see rlock_terms */
+    uint32_t count;     /* how many keys */
+    uint32_t *lens;     /* `count` lengths: see rlock_terms */
+    rlock__node *nodes; /* `count - 1`: of the other keys */
+} rlock__kind;
 
-/* NULL: a mutex with one key. */
-static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(uintptr_t)gate - 1 : NULL;
-}
-
-typedef struct rlock__alias { /* another key of a gate than its first */
-    rlock__gate *gate;
-    rlock__node node;
-    const char *key; /* the node's */
-} rlock__alias;
-
-static rlock_client *rlock__client_of(const rlock__gate *gate) {
-    return gate->crowd->client;
-}
-
-static rlock__gate *rlock__gate_at(rlock__node *node) {
-    return RLOCK__HAS_KINDS && node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
-                                           : RLOCK__OF(node, rlock__gate, node);
+static rlock__gate *rlock__gate_at(const rlock__node *node) {
+    return (rlock__gate *)node->thing;
 }
 
 /* What a claim has only while a request of it is with the store. */
@@ -10648,7 +10628,8 @@ typedef struct rlock__work {
 } rlock__work;
 
 /* So many works are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with; and so many crowds. Above that, memory is asked for when they are needed. */
+ * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
+ * needed. */
 #ifndef RLOCK__WORKS
 #define RLOCK__WORKS 1024
 #endif
@@ -10658,7 +10639,7 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;     /* in the gate's crowd, or in its claims */
+    rlock_link link;     /* among the gate's waiters, or in its claims */
     rlock_link due;      /* among those of its client, while it has something to do at a time */
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
@@ -10744,7 +10725,7 @@ static rlock *rlock__handle_of(const rlock__claim *claim) {
 
 /* NULL: a mutex with one key. */
 static const rlock_terms *rlock__terms_of(const rlock *lock) {
-    return RLOCK__HAS_KINDS && lock->gate->special ? &lock->more->terms : NULL;
+    return RLOCK__HAS_KINDS && lock->gate->kind ? &lock->more->terms : NULL;
 }
 
 /* What a handle is about to tell goes before what its claim is about to do. */
@@ -10801,7 +10782,7 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
-    int64_t end_us = rlock__lease_end(rlock__client_of(claim->lock->gate), sent_us, lease_ms);
+    int64_t end_us = rlock__lease_end(claim->lock->gate->client, sent_us, lease_ms);
     const rlock__more *more = claim->lock->more;
     RLOCK_ASSERT(rlock__handle_of(claim));
     return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
@@ -10823,8 +10804,7 @@ RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t leas
  * than the lease has brought the deadline forward. */
 static int64_t rlock__since(const rlock__claim *held) {
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
-    return held->until_us -
-           rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
+    return held->until_us - rlock__lease_end(held->lock->gate->client, 0, held->lock->lease_ms);
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
@@ -10846,7 +10826,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
     if (lock->more) {
-        rlock__set_text(rlock__client_of(lock->gate), &lock->more->text, words);
+        rlock__set_text(lock->gate->client, &lock->more->text, words);
     }
 }
 
@@ -10859,7 +10839,7 @@ static void rlock__hold_fault(rlock__claim *held, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->kind && gate->kind->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -10872,10 +10852,13 @@ static bool rlock__shared(const rlock__claim *claim) {
     return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
 
-/* The length of one of its keys. */
-static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    const rlock__things *things = rlock__things_of(gate);
-    return things ? things->lens[i] : gate->node.key_len;
+/* Returns the node of the i-th key, or NULL: there is none. */
+static rlock__node *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+    if (i == 0) {
+        return &gate->node;
+    }
+    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->nodes[i - 1]
+                                                                   : NULL;
 }
 
 /* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
@@ -10895,13 +10878,20 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
+    return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
+}
+
+/* Returns the waiter behind this one, or NULL. */
+static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
+    rlock_link *next = claim->link.next;
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    return next == &claim->lock->gate->waiters->list ? NULL : RLOCK__OF(next, rlock__claim, link);
 }
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    request->key = rlock__key(&gate->node);
+    request->key = gate->node.key;
     request->key_len = gate->node.key_len;
     request->terms = terms;
 }
@@ -10933,27 +10923,27 @@ RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
     return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
-static void rlock__crowd_put(rlock_client *client, rlock__crowd *crowd) {
-    rlock__pool_put(&client->crowds, crowd, rlock__works_for(rlock__keeps(client)));
+static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
+    rlock__pool_put(&client->waiters, waiters, rlock__works_for(rlock__keeps(client)));
 }
 
-/* Takes a claim out of its lists, and the crowd away from a gate at which nobody waits any more. */
+/* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
     rlock__list_remove(&claim->due);
-    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
-        RLOCK_ASSERT(!gate->crowd->attempting);
-        rlock_timer_drop(client, &gate->crowd->timer);
-        rlock__crowd_put(client, gate->crowd);
-        gate->crowd = &client->nobody;
+    if (gate->waiters && rlock__list_empty(&gate->waiters->list)) {
+        RLOCK_ASSERT(!gate->waiters->attempting);
+        rlock_timer_drop(client, &gate->waiters->timer);
+        rlock__waiters_put(client, gate->waiters);
+        gate->waiters = NULL;
     }
 }
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
@@ -10971,7 +10961,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
     if (lock->more && lock->more->deadline) {
-        const rlock_client *client = rlock__client_of(lock->gate);
+        const rlock_client *client = lock->gate->client;
         rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
                             client->clock_us - client->stepped_us);
     }
@@ -10992,7 +10982,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(rlock__client_of(lock->gate), &lock->ready);
+    rlock__ready_add(lock->gate->client, &lock->ready);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
@@ -11013,7 +11003,7 @@ static void rlock__work_put(rlock_client *client, rlock__work *work) {
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
@@ -11033,7 +11023,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -11061,10 +11051,11 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
+    rlock__waiters *waiters = claim->lock->gate->waiters;
     rlock__work *work = claim->work;
-    if (claim->lock->gate->crowd->attempting == claim) {
-        claim->lock->gate->crowd->attempting = NULL;
+    if (waiters && waiters->attempting == claim) {
+        waiters->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
@@ -11079,7 +11070,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
-    rlock_client *client = rlock__client_of(op->lock->gate);
+    rlock_client *client = op->lock->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
     op->ready.status = (int8_t)status;
@@ -11107,7 +11098,7 @@ static bool rlock__reports(const rlock_client *client) {
 }
 
 static rlock__told *rlock__told_of(const rlock *lock) {
-    RLOCK_ASSERT(rlock__reports(rlock__client_of(lock->gate)) && lock->more);
+    RLOCK_ASSERT(rlock__reports(lock->gate->client) && lock->more);
     return (rlock__told *)(void *)(lock->more + 1);
 }
 
@@ -11120,7 +11111,7 @@ static void rlock__report_send(const rlock_client *client, rlock_report *report)
 /* Fills in the times, and notes those that a later report needs. */
 static void rlock__report_times(rlock_report *report, const rlock__claim *claim) {
     rlock__told *told = rlock__told_of(claim->lock);
-    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
+    int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
     report->hand_us = -1;
@@ -11153,7 +11144,7 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
 RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_report_kind kind,
                                                int status, rlock_reason reason) {
     const rlock *lock = claim->lock;
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     rlock_report report;
     bool untold = kind == RLOCK_REPORT_RENEWED && lock->ready.event; /* of its grant, so far */
     if (untold || rlock__forked(client)) {                           /* by a hook, before */
@@ -11163,7 +11154,7 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.kind = kind;
     report.status = status;
     report.reason = reason;
-    report.key = rlock__key(&lock->gate->node);
+    report.key = lock->gate->node.key;
     report.key_len = lock->gate->node.key_len;
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
@@ -11176,21 +11167,21 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
 }
 
 static void rlock__report(const rlock__claim *claim, rlock_report_kind kind, int status) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__report_tell(claim, kind, status, RLOCK_REASON_NONE);
     }
 }
 
 /* A hold is lost: the words of its event are known already. */
 static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__report_tell(claim, RLOCK_REPORT_LOST, RLOCK_ERR_LOST, reason);
     }
 }
 
 /* A hold is handed on to that waiter. */
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = rlock__client_of(held->lock->gate);
+    const rlock_client *client = held->lock->gate->client;
     if (rlock__reports(client)) {
         rlock__told_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
@@ -11199,7 +11190,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__told *told = rlock__told_of(claim->lock);
         told->due_us = sooner ? rlock__min(told->due_us, due_us) : due_us;
     }
@@ -11271,7 +11262,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
 
 /* Puts a claim where it belongs, after its times have changed. */
 static void rlock__claim_arm(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int64_t due_us = rlock__claim_due_us(claim), tick = rlock__tick(due_us);
     int64_t now = rlock__tick(client->now_us);
     rlock__list_remove(&claim->due);
@@ -11318,7 +11309,7 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
 
 /* Brings forward what a claim has to ask in this tick. False: nothing is due yet. */
 static bool rlock__claim_is_due(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t now = rlock__tick(client->now_us);
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
@@ -11399,21 +11390,19 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
-/* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
-static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
-    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : rlock__key(&gate->node);
-    return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
-}
-
-/* True if one of the gate's keys belongs to a part. */
-static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
-    const char *key;
+/* True if one of the gate's keys belongs to a part; NULL is the whole. */
+static bool rlock__gate_in(rlock__gate *gate, const rlock_part *part) {
+    const rlock__node *node;
     uint32_t i;
-    bool in = !part;
-    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
-        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    if (!part) {
+        return true;
     }
-    return in;
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (part->has(part, node->key, node->key_len)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Returns options.owner of a claim that is no mutex with one key. */
@@ -11440,7 +11429,7 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     unsigned flags = 0;
     uint16_t fences = 0;
     rlock_request *request;
@@ -11456,7 +11445,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
         fences = 1;
-        for (; at != &gate->crowd->waiting && fences <= more; at = at->next) {
+        for (; at != &gate->waiters->list && fences <= more; at = at->next) {
             fences++;
         }
     }
@@ -11471,23 +11460,25 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         claim->again = true;
-        gate->crowd->attempting = NULL;
-        rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
+        gate->waiters->attempting = NULL;
+        rlock_timer_set(client, &gate->waiters->timer, client->now_us + RLOCK__SOON_US);
     }
 }
 
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
-    rlock__crowd *crowd = gate->crowd;
+    rlock__waiters *waiters = gate->waiters;
     RLOCK_ASSERT(pause_us >= 0);
-    crowd->polls = 0;
-    if (crowd->attempting) { /* it may have been refused before this release */
-        crowd->dirty = true;
-    } else if (!rlock__list_empty(&crowd->waiting) && !rlock__holder(gate)) {
-        crowd->yields = true;
-        rlock_timer_set(rlock__client_of(gate), &crowd->timer,
-                        rlock__client_of(gate)->now_us +
-                            rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
+    if (!waiters) {
+        return;
+    }
+    waiters->polls = 0;
+    if (waiters->attempting) { /* it may have been refused before this release */
+        waiters->dirty = true;
+    } else if (!rlock__holder(gate)) {
+        waiters->yields = true;
+        rlock_timer_set(gate->client, &waiters->timer,
+                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
@@ -11501,15 +11492,14 @@ static bool rlock__key_tracked(const rlock_client *client, const char *key, size
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
-    rlock_client *client = rlock__client_of(gate);
-    const char *key;
+    rlock_client *client = gate->client;
+    const rlock__node *node;
     uint32_t i;
     client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
     gate->tracked = on;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        uint32_t len = rlock__gate_key_len(gate, i);
-        if (on || !rlock__key_tracked(client, key, len)) {
-            client->store->track(client->store_state, key, len, on);
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (on || !rlock__key_tracked(client, node->key, node->key_len)) {
+            client->store->track(client->store_state, node->key, node->key_len, on);
         }
     }
 }
@@ -11523,31 +11513,31 @@ RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
 
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd = gate->crowd;
+    rlock_client *client = gate->client;
+    rlock__waiters *waiters = gate->waiters;
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
-    RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
-    crowd->yields = false;
+    RLOCK_ASSERT(rlock__waiter(gate));
+    waiters->yields = false;
     if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
+        delay_ms >>= waiters->polls < 4 ? 4 - waiters->polls : 0;
         delay_ms -= (int64_t)(rlock_client_random(client) % (uint64_t)(delay_ms / 2 + 1));
-        crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
+        waiters->polls = (uint8_t)(waiters->polls < 4 ? waiters->polls + 1 : 4);
     }
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &crowd->timer, rlock__add_ms(client->now_us, delay_ms + 1));
+    rlock_timer_set(client, &waiters->timer, rlock__add_ms(client->now_us, delay_ms + 1));
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
-    if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
+    if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
 }
@@ -11572,10 +11562,9 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
     return key;
 }
 
-static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock__things *has = rlock__things_of(gate);
+static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
+    const rlock__kind *has = gate->kind;
     const rlock_terms *wants = &want->terms;
-    const char *key = rlock__key(&gate->node);
     uint32_t i;
     if (!has || want->plain) {
         return !has && want->plain;
@@ -11587,51 +11576,43 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     for (i = 0; i < has->count; i++) {
         size_t len;
         const char *wanted = rlock__want_key(want, i, &len);
-        if (len != has->lens[i] || memcmp(key, wanted, len) != 0) {
+        const rlock__node *node = rlock__gate_key(gate, i);
+        if (len != node->key_len || memcmp(node->key, wanted, len) != 0) {
             return false;
         }
-        key += len + 1;
     }
     return true;
 }
 
-static void rlock__things_init(rlock__gate *gate, const rlock__want *want, void *block) {
-    rlock__things *things = rlock__things_of(gate);
-    uint32_t i;
-    things->sort = rlock__sort_of(want->terms.kind);
-    things->permits = want->terms.permits;
-    things->count = want->terms.count;
-    things->aliases = (rlock__alias *)block;
-    things->lens = (uint32_t *)(void *)(things->aliases + things->count);
-    for (i = 0; i < things->count; i++) {
-        size_t len;
-        rlock__want_key(want, i, &len);
-        things->lens[i] = (uint32_t)len;
-        things->aliases[i].gate = gate;
-        things->aliases[i].node.alias = 1;
+/* False: no memory. */
+static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
+    uint32_t count = want->terms.count;
+    rlock__kind *kind = (rlock__kind *)rlock__alloc(
+        sizeof *kind + (count - 1) * sizeof *kind->nodes + count * sizeof *kind->lens);
+    RLOCK_ASSERT(count >= 1);
+    gate->kind = kind;
+    if (kind) {
+        kind->sort = rlock__sort_of(want->terms.kind);
+        kind->permits = want->terms.permits;
+        kind->count = count;
+        kind->nodes = (rlock__node *)(void *)(kind + 1);
+        kind->lens = (uint32_t *)(void *)(kind->nodes + (count - 1));
     }
+    return kind != NULL;
 }
 
-/* Makes a gate with room for its keys. Its things stand before it, and before these the aliases and
- * the lengths. */
-static rlock__gate *rlock__gate_make(const rlock__want *want, size_t bytes) {
-    uint32_t count = want->terms.count;
-    size_t before = 0;
-    rlock__gate *gate;
-    char *block;
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        before = count * sizeof(rlock__alias) + (count + count % 2) * sizeof(uint32_t) +
-                 sizeof(rlock__things);
-    }
-    block = (char *)rlock__alloc(before + sizeof *gate + bytes);
-    if (!block) {
+/* Makes a gate with room for so many bytes of keys. */
+static rlock__gate *rlock__gate_make(rlock_client *client, const rlock__want *want, size_t bytes) {
+    rlock__gate *gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    if (!gate) {
         return NULL;
     }
-    gate = (rlock__gate *)(void *)(block + before);
-    gate->special = before != 0;
-    if (RLOCK__HAS_KINDS && gate->special) {
-        rlock__things_init(gate, want, block);
+    if (RLOCK__HAS_KINDS && !want->plain && !rlock__kind_new(gate, want)) {
+        rlock__dealloc(gate);
+        return NULL;
     }
+    gate->client = client;
+    rlock__list_init(&gate->claims);
     return gate;
 }
 
@@ -11645,27 +11626,24 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    gate = rlock__gate_make(want, bytes);
+    gate = rlock__gate_make(client, want, bytes);
     if (!gate) {
         return NULL;
     }
     gate->pushing = (uint8_t)(client->store->pushes
                                   ? client->store->pushes(client->store_state, want->key, want->len)
                                   : client->pushing);
-    gate->crowd = &client->nobody;
-    rlock__list_init(&gate->claims);
-    at = (char *)(&gate->node + 1);
+    at = (char *)(gate + 1);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = &gate->node;
         memcpy(at, key, len);
-        if (RLOCK__HAS_KINDS && i) {
-            rlock__alias *alias = &rlock__things_of(gate)->aliases[i];
-            alias->key = at;
-            node = &alias->node;
+        if (RLOCK__HAS_KINDS && gate->kind) {
+            gate->kind->lens[i] = (uint32_t)len;
         }
-        client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
-        rlock__map_add(&client->gates, node, len);
+        if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len)) {
+            client->mixed++;
+        }
+        rlock__map_add(&client->gates, rlock__gate_key(gate, i), gate, at, len);
         at += len + 1;
     }
     return gate;
@@ -11673,17 +11651,12 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
     rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
-    rlock__gate *gate = NULL;
+    rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
-    while (RLOCK__HAS_KINDS && node &&
-           (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
+    while (RLOCK__HAS_KINDS && node && !rlock__gate_is(rlock__gate_at(node), want)) {
         node = rlock__map_same(node);
     }
-    if (node) {
-        gate = rlock__gate_at(node);
-    } else {
-        gate = rlock__gate_new(client, want);
-    }
+    gate = node ? rlock__gate_at(node) : rlock__gate_new(client, want);
     if (gate) {
         gate->references++;
     }
@@ -11692,15 +11665,16 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 
 /* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);
-    client->mixed -= RLOCK__HAS_KINDS &&
-                     rlock__map_find(&client->gates, rlock__key(node), node->key_len) != NULL;
+    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len)) {
+        client->mixed--;
+    }
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    const rlock__things *things = rlock__things_of(gate);
+    rlock_client *client = gate->client;
+    rlock__node *node;
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
@@ -11708,12 +11682,12 @@ static void rlock__gate_unref(rlock__gate *gate) {
         rlock__gate_track_keys(gate, false);
     }
     if (--gate->references == 0) {
-        RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
-        rlock__gate_remove(gate, &gate->node);
-        for (i = 1; things && i < things->count; i++) {
-            rlock__gate_remove(gate, &things->aliases[i].node);
+        RLOCK_ASSERT(idle && !gate->waiters);
+        for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+            rlock__gate_remove(gate, node);
         }
-        rlock__dealloc(things ? (void *)things->aliases : (void *)gate);
+        rlock__dealloc(gate->kind);
+        rlock__dealloc(gate);
     }
 }
 
@@ -11747,22 +11721,22 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
 
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
-    rlock__crowd *crowd = gate->crowd;
-    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
+    rlock__waiters *waiters = gate->waiters;
+    if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
-    crowd->attempting = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
-    crowd->dirty = crowd->yields = false;
-    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
-    rlock__claim_attempt(crowd->attempting, false);
+    waiters->attempting = rlock__waiter(gate);
+    RLOCK_ASSERT(waiters->attempting && waiters->attempting->phase == RLOCK__ATTEMPTING);
+    waiters->dirty = waiters->yields = false;
+    rlock_timer_set(gate->client, &waiters->timer, -1);
+    rlock__claim_attempt(waiters->attempting, false);
 }
 
 /* False: an acquire with wait_ms 0 does not wait for another one, nor for a hold of this client. */
 static bool rlock__contend_join(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
-    const rlock_client *client = rlock__client_of(gate);
+    const rlock_client *client = gate->client;
     const rlock__claim *held = rlock__holder(gate);
     bool first = rlock__waiter(gate) == claim;
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
@@ -11782,7 +11756,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
     rlock__gate *gate = claim->lock->gate;
     bool told = gate->tracked || answer->told;
     rlock__gate_track(gate);
-    if ((!told && rlock__pushed(gate)) || gate->crowd->dirty) {
+    if ((!told && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -11798,15 +11772,18 @@ static bool rlock__contend_yields(const rlock__gate *gate) {
             return true;
         }
     }
-    return gate->crowd->yields && gate->crowd->timer.index;
+    return gate->waiters->yields && gate->waiters->timer.index;
 }
 
 /* An attempt in flight may have been answered before the change. */
 static void rlock__contend_wake(rlock__gate *gate, int hint) {
     (void)hint;
-    gate->crowd->polls = 0;
-    if (gate->crowd->attempting) {
-        gate->crowd->dirty = true;
+    if (!gate->waiters) {
+        return;
+    }
+    gate->waiters->polls = 0;
+    if (gate->waiters->attempting) {
+        gate->waiters->dirty = true;
     } else if (!rlock__contend_yields(gate)) {
         rlock__contend_attempt(gate);
     }
@@ -11814,7 +11791,7 @@ static void rlock__contend_wake(rlock__gate *gate, int hint) {
 
 /* The first waiter polls from now on, if it is not told of changes any more. */
 static void rlock__contend_pushing(rlock__gate *gate) {
-    if (gate->tracked && !rlock__pushed(gate) && rlock__waiter(gate) && !gate->crowd->attempting &&
+    if (gate->tracked && !rlock__pushed(gate) && gate->waiters && !gate->waiters->attempting &&
         !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -11823,7 +11800,7 @@ static void rlock__contend_pushing(rlock__gate *gate) {
 /* Notes how many local hand-overs may follow: a fencing token is reserved for each. */
 static void rlock__contend_granted(rlock__claim *claim, const rlock_request *request,
                                    const rlock_answer *answer) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t fences = request->fences;
     if (answer->fences) {
         fences = rlock__min(fences, answer->fences);
@@ -11861,35 +11838,40 @@ static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer
  * attempt failed. The server removes a waiter that weighs more than there are permits now; so each
  * waiter that weighs less than all before it makes an attempt too. */
 static void rlock__queue_attempt(rlock__gate *gate) {
-    bool weighed = rlock__things_of(gate)->sort == 's';
-    uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->crowd->waiting.next;
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    uint32_t least = UINT32_MAX; /* of those before it; only permits have a weight */
+    rlock__claim *claim = rlock__waiter(gate);
+    for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
-        least = weighed && weight < least ? weight : weighed ? least : 0;
+        if (gate->kind->sort != 's') {
+            least = 0;
+        } else if (weight < least) {
+            least = weight;
+        }
     }
 }
 
 /* The server keeps with each waiter whether to notify it, and a notification may have been lost:
  * each waiter makes an attempt, after the answer to one in flight, which may be stale. */
 static void rlock__queue_again(rlock__gate *gate) {
-    rlock_link *at = gate->crowd->waiting.next;
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        RLOCK__OF(at, rlock__claim, link)->again = true;
+    rlock__claim *claim = rlock__waiter(gate);
+    for (; claim; claim = rlock__waiter_next(claim)) {
+        claim->again = true;
     }
     rlock__queue_attempt(gate);
 }
 
 /* A change that was pushed may be any waiter that comes or goes: it means nothing. */
 static void rlock__queue_wake(rlock__gate *gate, int hint) {
+    if (!gate->waiters) {
+        return;
+    }
     if (hint == RLOCK__HINT_MISSED) {
         rlock__queue_again(gate);
     } else if (hint == RLOCK__HINT_OURS) {
-        gate->crowd->polls = 0;
+        gate->waiters->polls = 0;
         if (!rlock__pushed(gate)) {
             rlock__queue_attempt(gate);
         }
@@ -11898,7 +11880,7 @@ static void rlock__queue_wake(rlock__gate *gate, int hint) {
 
 /* The next waiter has its position already, and sleeps. */
 static void rlock__queue_next(rlock__gate *gate) {
-    if (rlock__waiter(gate) && !gate->crowd->timer.index) {
+    if (gate->waiters && !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
 }
@@ -11906,12 +11888,11 @@ static void rlock__queue_next(rlock__gate *gate) {
 /* Next to a writer the readers of its owner are granted, whatever their position: a downgrade. */
 static void rlock__queue_granted(rlock__claim *claim, const rlock_request *request,
                                  const rlock_answer *answer) {
-    rlock_link *list = &claim->lock->gate->crowd->waiting, *at = list->next;
+    rlock__claim *reader = rlock__waiter(claim->lock->gate);
     (void)request;
     (void)answer;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    for (; rlock__owner_of(claim) && at != list; at = at->next) {
-        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
+    for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
             reader->again = true;
             if (!reader->work) {
@@ -11931,29 +11912,29 @@ static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate *gate = RLOCK__OF(timer, rlock__crowd, timer)->gate;
+    rlock__gate *gate = RLOCK__OF(timer, rlock__waiters, timer)->gate;
     rlock__mode_of(gate)->attempt(gate);
 }
 
-/* False: no memory for a crowd. */
-static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd;
-    if (gate->crowd != &client->nobody) {
+/* Sees that somebody can wait at the gate. False: no memory. */
+static bool rlock__gate_opens(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__waiters *waiters = gate->waiters;
+    if (waiters) {
         return true;
     }
-    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
-    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__crowd_put(client, crowd);
-        crowd = NULL;
+    waiters = (rlock__waiters *)rlock__pool_take(&client->waiters, sizeof *waiters);
+    if (!waiters) {
+        return false;
     }
-    if (crowd) {
-        rlock__list_init(&crowd->waiting);
-        crowd->client = client;
-        crowd->gate = gate;
-        gate->crowd = crowd;
+    if (rlock_timer_add(client, &waiters->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__waiters_put(client, waiters);
+        return false;
     }
-    return crowd != NULL;
+    rlock__list_init(&waiters->list);
+    waiters->gate = gate;
+    gate->waiters = waiters;
+    return true;
 }
 
 static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
@@ -11964,11 +11945,10 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const char *key;
+    const rlock__node *node;
     uint32_t i;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
-                        rlock__gate_wake_other, gate);
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        rlock__key_each(gate->client, node->key, node->key_len, rlock__gate_wake_other, gate);
     }
 }
 
@@ -11983,7 +11963,7 @@ static void rlock__gate_wake_others(rlock__gate *gate) {
 static void rlock__claim_gone(rlock__claim *claim) {
     rlock *lock = claim->lock;
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     gate->references++;
@@ -12035,7 +12015,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
 /* The wait of that acquire is over before the release has ended. Nothing was sent for it: so it
  * does not end with UNKNOWN, as the release may. */
 static void rlock__following_over(rlock *lock) {
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     int status = lock->ready.status;
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
@@ -12046,12 +12026,12 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
+    return claim->of.over_us && claim->of.over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
 static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
            client->now_us < claim->of.over_us + rlock__position_ms(client) * 1000;
@@ -12059,7 +12039,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 
 /* Plans one more release. */
 static void rlock__letting_go_again(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (claim->joined && rlock__letting_go_late(claim)) { /* only its position is left */
@@ -12071,8 +12051,8 @@ static void rlock__letting_go_again(rlock__claim *claim) {
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
 static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request = rlock__claim_request(claim, RLOCK_OP_RELEASE, 0,
-                                                  rlock__client_of(claim->lock->gate)->now_us);
+    rlock_request *request =
+        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
@@ -12100,7 +12080,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock__shutdown_end(rlock__client_of(claim->lock->gate), RLOCK_OK); /* or a drain */
+    rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
     rlock__letting_go_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);
@@ -12120,7 +12100,7 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 }
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
@@ -12145,7 +12125,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 /* The token is not there now; `gone`: and never again. */
 static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
-    int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
+    int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
@@ -12159,7 +12139,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
     } else {
         rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* nobody tells us of our own deletes */
     }
-    if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
+    if (RLOCK__HAS_KINDS && gate->client->mixed) {
         rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
@@ -12167,7 +12147,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
 
 static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
                                        const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
@@ -12232,7 +12212,7 @@ static void rlock__acquire_join(rlock__claim *claim) {
 }
 
 static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
@@ -12257,7 +12237,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
-    int32_t watchdog_ms = own_ms ? own_ms : rlock__client_of(lock->gate)->watchdog_lease_ms;
+    int32_t watchdog_ms = own_ms ? own_ms : lock->gate->client->watchdog_lease_ms;
     return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
@@ -12273,10 +12253,10 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     rlock__gate *gate = lock->gate;
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
-    rlock__crowd *crowd;
+    rlock__waiters *waiters;
     RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
-    if (claim && !rlock__gate_crowd(gate)) {
+    if (claim && !rlock__gate_opens(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
     }
@@ -12292,9 +12272,11 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     lock->renews = rlock__renews(lock, lease_ms);
     lock->of.wait_until_us = claim->until_us = until_us;
     rlock__claim_arm(claim);
-    crowd = gate->crowd;
-    crowd->taken = crowd->taken || (held && !rlock__shared(held));
-    rlock__list_append(&crowd->waiting, &claim->link);
+    waiters = gate->waiters;
+    if (held && !rlock__shared(held)) {
+        waiters->taken = true;
+    }
+    rlock__list_append(&waiters->list, &claim->link);
     rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
     rlock__acquire_join(claim);
     return RLOCK_OK;
@@ -12303,19 +12285,19 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim) && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
-        if (!rlock__gate_crowd(gate)) {
+        if (!rlock__gate_opens(gate)) {
             claim->exists = exists;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
             return;
         }
-        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
+        rlock__list_append(gate->waiters->list.next, &claim->link); /* first, as it was */
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
@@ -12340,7 +12322,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = claim->exists && !answer->sure;
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
-    gate->crowd->taken = true;
+    gate->waiters->taken = true;
     rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -12389,7 +12371,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 
 /* The wait is over. */
 static void rlock__attempt_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
     int status = lock->ready.status;
@@ -12398,8 +12380,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up &&
-               claim->lock->gate->crowd->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
@@ -12411,7 +12392,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 
 /* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
 static const char *rlock__expired_words(const rlock__claim *held) {
-    int64_t now_us = rlock__client_of(held->lock->gate)->now_us;
+    int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
         return "max_hold_ms is over";
@@ -12435,7 +12416,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     gate->references++;
     if (claim->faulted) {
-        rlock__hold_fault(claim, rlock__client_of(gate)->fault_text);
+        rlock__hold_fault(claim, gate->client->fault_text);
     }
     if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
         rlock__lock_words(lock, rlock__expired_words(claim));
@@ -12444,7 +12425,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
     if (reason != RLOCK_REASON_CLOSED) { /* else it is released, and counted as that */
-        rlock__client_of(gate)->stats.lost++;
+        gate->client->stats.lost++;
         claim->counted = false;
     }
     rlock__report_lost(claim, reason);
@@ -12463,7 +12444,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
 
 /* Plans what comes next for a hold whose lease was asked for at since_us. */
 static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -12492,7 +12473,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = rlock__renewal(claim->lock);
-    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
+    int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
@@ -12539,7 +12520,7 @@ static bool rlock__heard(const rlock__claim *claim) {
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
                              : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
@@ -12547,7 +12528,7 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     bool many =
         client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
     bool check = claim->again || (claim->registered && many);
@@ -12564,7 +12545,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -12587,7 +12568,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
 
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -12627,7 +12608,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 /* Logs that a renewal was refused: once a hold, and once for all holds until one is renewed. What a
  * connection brings about is logged as that of the connection. */
 static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
         lock->more->refused = true;
         if (!client->refused) {
@@ -12640,7 +12621,7 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *request,
                                   const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
@@ -12668,7 +12649,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(rlock__handle_of(claim));
-    if (claim->until_us <= rlock__client_of(claim->lock->gate)->now_us) {
+    if (claim->until_us <= claim->lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
         return;
@@ -12724,15 +12705,14 @@ static void rlock__claims_fire(rlock_timer *timer) {
 static void rlock__limit_begin(rlock *lock) {
     if (lock->more) {
         lock->more->refused = false;
-        lock->more->until_us =
-            rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
+        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
     }
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
-    rlock__crowd *crowd = claim->lock->gate->crowd;
+    rlock_client *client = claim->lock->gate->client;
+    rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
@@ -12749,8 +12729,10 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->fence = answer->fence;
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    crowd->polls = 0;
-    crowd->taken = crowd->taken || !rlock__shared(claim);
+    waiters->polls = 0;
+    if (!rlock__shared(claim)) {
+        waiters->taken = true;
+    }
     claim->ours = answer->ours;
     claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
@@ -12767,7 +12749,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->lock->gate->crowd->attempting = NULL;
+    claim->lock->gate->waiters->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -12790,14 +12772,13 @@ static bool rlock__hand_over_ends(const rlock__claim *held) {
         rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)rlock__client_of(held->lock->gate)->now_us - held->granted_us >
-               (uint32_t)limit_us;
+           (uint32_t)held->lock->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = rlock__client_of(held->lock->gate);
+    const rlock_client *client = held->lock->gate->client;
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
@@ -12826,7 +12807,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
 static bool rlock__hand_over(rlock__claim *held) {
-    rlock_client *client = rlock__client_of(held->lock->gate);
+    rlock_client *client = held->lock->gate->client;
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
     rlock *to;
@@ -12863,7 +12844,7 @@ static bool rlock__hand_over(rlock__claim *held) {
 
 /* Takes an operation away from the handle. */
 static void rlock__op_free(rlock *lock, rlock__op *op) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__op **at = &lock->ops;
     while (*at != op) {
         at = &(*at)->next;
@@ -12877,7 +12858,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
@@ -12892,7 +12873,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
@@ -12906,7 +12887,7 @@ RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us)
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
@@ -12941,7 +12922,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
@@ -12978,7 +12959,7 @@ static bool rlock__lock_follow(rlock *lock) {
     if (!op) {
         return true;
     }
-    if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
+    if (lock->gate->client->life == RLOCK__LIVE) {
         status =
             rlock__acquire_start(lock, op->until_us, op->once, op->lease_ms, op->done, op->user);
     }
@@ -12987,12 +12968,12 @@ static bool rlock__lock_follow(rlock *lock) {
     } else {
         rlock__following_end(lock, status, NULL);
     }
-    return !rlock__forked(rlock__client_of(lock->gate));
+    return !rlock__forked(lock->gate->client);
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__claim *claim = lock->claim;
     rlock_callback *done = lock->ready.event == RLOCK_LOST ? lock->on_lost : lock->done;
     void *user = lock->ready.event == RLOCK_LOST ? lock->lost_user : lock->user;
@@ -13062,7 +13043,7 @@ typedef struct rlock__question {
 static void rlock__question_free(rlock__question *question) {
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
-    rlock_timer_drop(rlock__client_of(question->gate), &question->timer);
+    rlock_timer_drop(question->gate->client, &question->timer);
     rlock__gate_unref(question->gate);
     rlock__dealloc(question->words);
     rlock__dealloc(question);
@@ -13070,7 +13051,7 @@ static void rlock__question_free(rlock__question *question) {
 
 static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
@@ -13086,7 +13067,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     if (info) {
@@ -13123,8 +13104,8 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(rlock__client_of(gate), rlock__key(&gate->node), gate->node.key_len,
-                            rlock__gate_forced, NULL);
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
@@ -13136,7 +13117,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 
 /* Takes the request back from the store; true: it may have been executed. */
 static bool rlock__question_recall(rlock__question *question) {
-    const rlock_client *client = rlock__client_of(question->gate);
+    const rlock_client *client = question->gate->client;
     RLOCK_ASSERT(question->out);
     question->out = false;
     return client->store->forget(client->store_state, &question->request);
@@ -13144,7 +13125,7 @@ static bool rlock__question_recall(rlock__question *question) {
 
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
@@ -13178,7 +13159,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
 
 static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
@@ -13194,10 +13175,10 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
-    if (gate->special) {
+    rlock__request_init(&question->request, gate, gate->kind ? &question->terms : NULL);
+    if (gate->kind) {
         question->terms = *terms;
-        question->terms.lens = rlock__things_of(gate)->lens;
+        question->terms.lens = gate->kind->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
@@ -13237,28 +13218,32 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     rlock__work_put((rlock_client *)owner, work);
 }
 
+/* True if it is not of the first key of its gate. */
+static bool rlock__is_another_key(const rlock__node *node) {
+    return RLOCK__HAS_KINDS && node != &rlock__gate_at(node)->node;
+}
+
 /* Calls visit for every gate of a part; it may free that one. */
 static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
-    while (RLOCK__HAS_KINDS && node && node->alias) {
+    while (node && rlock__is_another_key(node)) {
         node = rlock__map_next(&client->gates, node);
     }
     for (; node; node = next) {
         next = rlock__map_next(&client->gates, node);
-        while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
+        while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(RLOCK__OF(node, rlock__gate, node), part)) {
-            visit(RLOCK__OF(node, rlock__gate, node), with);
+        if (rlock__gate_in(rlock__gate_at(node), part)) {
+            visit(rlock__gate_at(node), with);
         }
     }
 }
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
-    rlock_link *list = &gate->crowd->waiting, *at, *next;
-    rlock__claim *claim = NULL;
+    rlock__claim *claim = NULL, *next;
     (void)with;
     gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
@@ -13267,9 +13252,9 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
     }
-    for (at = list->next; at != list; at = next) {
-        next = at->next;
-        rlock__acquire_join(RLOCK__OF(at, rlock__claim, link));
+    for (claim = rlock__waiter(gate); claim; claim = next) {
+        next = rlock__waiter_next(claim);
+        rlock__acquire_join(claim);
     }
     rlock__gate_unref(gate);
 }
@@ -13283,25 +13268,23 @@ static void rlock__store_up(void *owner, const rlock_part *part) {
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock_link *list = &gate->crowd->waiting, *at, *next;
-    rlock__claim *other = NULL;
+    rlock__claim *other = NULL, *claim, *next;
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
         rlock__op *renewal = rlock__renewal(other->lock);
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        if (rlock__client_of(gate)->up) { /* the client's words are not about this part */
+        if (gate->client->up) { /* the client's words are not about this part */
             rlock__hold_fault(other, why->text);
         } else {
             other->faulted = true;
         }
     }
-    for (at = list->next; at != list; at = next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    for (claim = rlock__waiter(gate); claim; claim = next) {
         int verdict =
             rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
-        next = at->next;
+        next = rlock__waiter_next(claim);
         rlock__lock_note(claim->lock, why->fault, why->text, verdict != RLOCK__RETRY);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
@@ -13364,7 +13347,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, rlock__key(&gate->node));
+        rlock__gate_woken(gate, gate->node.key);
     }
 }
 
@@ -13396,7 +13379,7 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
 
 static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
-    rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *waits = gate->waiters ? rlock__claim_find(&gate->waiters->list, *token) : NULL;
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (!*token) { /* an offer was not accepted in time */
         rlock__mode_of(gate)->wake(gate, RLOCK__HINT_MISSED);
@@ -13548,7 +13531,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
         rlock__letting_go_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
-        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
+        rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
     }
     while (rlock__holder(gate)) {
         rlock__claim_abandon(rlock__holder(gate));
@@ -13560,7 +13543,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->crowds, rlock__works_for(keep));
+    rlock__pool_trim(&client->waiters, rlock__works_for(keep));
     rlock__pool_trim(&client->ops, keep);
     rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
@@ -13661,7 +13644,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
         }
     }
     while (rlock__waiter(gate)) {
-        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__claim *last = RLOCK__OF(gate->waiters->list.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
     while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
@@ -13675,7 +13658,7 @@ static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
-        leaves->until_us = rlock__client_of(gate)->now_us;
+        leaves->until_us = gate->client->now_us;
         rlock__letting_go_fire(leaves);
     }
 }
@@ -13743,8 +13726,6 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->nobody.waiting);
-    client->nobody.client = client;
     rlock__list_init(&client->questions);
     rlock__list_init(&client->due);
     rlock__list_init(&client->shutdown_ready.link);
@@ -14059,17 +14040,17 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(rlock__client_of(lock->gate))) {
+    if (rlock__call_forked(lock->gate->client)) {
         return RLOCK_ERR_STATE;
     }
-    rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, rlock__client_of(lock->gate)->now_us)][call];
+    lock->gate->client->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
         !told) {
@@ -14087,7 +14068,7 @@ static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     lock->more->deadline = options->deadline;
     if (RLOCK__HAS_KINDS && !want->plain) {
         lock->more->terms = want->terms;
-        lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
+        lock->more->terms.lens = lock->gate->kind->lens;
     }
     return true;
 }
@@ -14138,10 +14119,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
 
 void rlock_free(rlock *lock) {
     rlock_client *client;
-    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
+    if (!lock || rlock__forked(lock->gate->client)) {
         return;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
@@ -14162,7 +14143,7 @@ void rlock_free(rlock *lock) {
 }
 
 static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
-    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
+    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, lock->gate->client->lease_most_ms);
 }
 
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
@@ -14235,7 +14216,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status < RLOCK_OK) {
         return status;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (client->life > RLOCK__DRAINING ||
         (client->life == RLOCK__DRAINING && status != RLOCK__NESTED)) {
         return RLOCK_ERR_CLOSED;
@@ -14273,7 +14254,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     claim = lock->claim;
     client->depth++;
     op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
@@ -14293,7 +14274,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     rlock__lock_show(lock, 0); /* before the release can leave */
-    if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
+    if (claim && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
     lock->done = done;
@@ -14322,14 +14303,14 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
     if (status != RLOCK_OK) {
         return status;
     }
-    rlock__client_of(lock->gate)->depth++;
+    lock->gate->client->depth++;
     if (rlock__op_of(lock, 0) &&
-        rlock__state_at(lock, rlock__client_of(lock->gate)->now_us) == RLOCK__HELD_STATE) {
+        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
     }
-    rlock__leave(rlock__client_of(lock->gate));
+    rlock__leave(lock->gate->client);
     return RLOCK_OK;
 }
 
@@ -14340,7 +14321,7 @@ int rlock_cancel(rlock *lock) {
         return status;
     }
     claim = lock->claim;
-    rlock__client_of(lock->gate)->depth++;
+    lock->gate->client->depth++;
     if (rlock__following(lock)) {
         rlock__following_end(lock, RLOCK_ERR_CANCELED, NULL);
     } else if (claim) {
@@ -14349,12 +14330,12 @@ int rlock_cancel(rlock *lock) {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
         rlock__lock_words(lock, NULL);
     }
-    rlock__leave(rlock__client_of(lock->gate));
+    rlock__leave(lock->gate->client);
     return RLOCK_OK;
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__call_forked(rlock__client_of(lock->gate)) &&
+    return lock && !rlock__call_forked(lock->gate->client) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -14433,7 +14414,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     if (!lock || !done) {
         return RLOCK_ERR_ARG;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (rlock__call_forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
@@ -14450,13 +14431,13 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
 }
 
 const char *rlock_key(const rlock *lock, size_t *len) {
-    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
+    if (!lock || rlock__forked(lock->gate->client)) {
         return NULL;
     }
     if (len) {
         *len = lock->gate->node.key_len;
     }
-    return rlock__key(&lock->gate->node);
+    return lock->gate->node.key;
 }
 
 #endif /* RLOCK_IMPLEMENTED */
@@ -14487,4 +14468,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 4bb4ca0d9124db5b */
+/* tools/join makes this file of src/: edit that. Digest of all above: d7a40a76d9a78bde */

@@ -184,7 +184,7 @@ static struct book *book_of(const rlock_client *client) {
 
 /* What the hook was told and what the handle says are the same. */
 static void book_check(const rlock *lock, bool holds) {
-    struct book *book = g.seed % 2 != 0 ? book_of(rlock__client_of(lock->gate)) : NULL;
+    struct book *book = g.seed % 2 != 0 ? book_of(lock->gate->client) : NULL;
     if (book != NULL) {
         SAME(book->state[rlock__told_of(lock)->number] == BOOK_HOLDS, holds);
     }
@@ -630,12 +630,12 @@ static void tamper(void) {
 /* The only look inside the library: whether a claim of the client still knows the token. */
 static bool somebody_knows(rlock_client *client, int key, uint64_t token) {
     rlock__node *node = rlock__map_find(&client->gates, keys[key], strlen(keys[key]));
-    rlock__gate *gate = node != NULL ? RLOCK__OF(node, rlock__gate, node) : NULL;
+    rlock__gate *gate = node != NULL ? rlock__gate_at(node) : NULL;
     int i;
     for (i = 0; i < 2 && gate != NULL; i++) {
-        rlock_link *lists[2] = {&gate->crowd->waiting, &gate->claims};
+        rlock_link *lists[2] = {gate->waiters != NULL ? &gate->waiters->list : NULL, &gate->claims};
         rlock_link *list = lists[i], *at;
-        for (at = list->next; at != list; at = at->next) {
+        for (at = list != NULL ? list->next : NULL; at != list; at = at->next) {
             if (RLOCK__OF(at, rlock__claim, link)->token == token) {
                 return true;
             }

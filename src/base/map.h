@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to the things that hold a node
+ * >>map - from keys to things, by nodes that the things hold
  */
 
 #ifndef RLOCK_BASE_MAP_H
@@ -8,12 +8,12 @@
 #include "public/head.h"
 #include "base/platform.h"
 
-/* A map from keys to the things that hold a node. In a thing the bytes of the key follow the node,
- * or, if it is an alias, a pointer to them. */
+/* A key of a thing. Several things may have the same key. */
 typedef struct rlock__node {
     struct rlock__node *next;
-    uint32_t key_len : 31, alias : 1;
-    uint32_t hash;
+    const char *key; /* its bytes, which the thing keeps */
+    void *thing;
+    uint32_t key_len, hash;
 } rlock__node;
 
 typedef struct rlock__map {
@@ -79,13 +79,8 @@ static bool rlock__map_init(rlock__map *map) {
     return map->buckets != NULL;
 }
 
-static const char *rlock__key(const rlock__node *node) {
-    const void *after = node + 1;
-    return RLOCK__HAS_KINDS && node->alias ? *(const char *const *)after : (const char *)after;
-}
-
 static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
-    return node->hash == hash && node->key_len == len && memcmp(rlock__key(node), key, len) == 0;
+    return node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0;
 }
 
 static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
@@ -101,7 +96,7 @@ static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another node with the key of this one, or NULL. */
 static rlock__node *rlock__map_same(const rlock__node *node) {
     rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !rlock__key_is(same, node->hash, rlock__key(node), node->key_len)) {
+    while (same && !rlock__key_is(same, node->hash, node->key, node->key_len)) {
         same = same->next;
     }
     return same;
@@ -127,15 +122,18 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-/* Adds a node to which its key is given already. */
-static void rlock__map_add(rlock__map *map, rlock__node *node, size_t len) {
+/* Adds a node, which leads from the key to the thing. */
+static void rlock__map_add(rlock__map *map, rlock__node *node, void *thing, const char *key,
+                           size_t len) {
     rlock__node **bucket;
-    RLOCK_ASSERT(len && len <= 0x7fffffffu);
+    RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->key_len = (uint32_t)len & 0x7fffffffu;
-    node->hash = rlock__hash(map, rlock__key(node), len);
+    node->thing = thing;
+    node->key = key;
+    node->key_len = (uint32_t)len;
+    node->hash = rlock__hash(map, key, len);
     bucket = &map->buckets[node->hash & (map->size - 1)];
     node->next = *bucket;
     *bucket = node;

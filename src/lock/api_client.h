@@ -150,7 +150,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
         rlock__letting_go_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
-        rlock__claim_abandon(RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link));
+        rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
     }
     while (rlock__holder(gate)) {
         rlock__claim_abandon(rlock__holder(gate));
@@ -162,7 +162,7 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->crowds, rlock__works_for(keep));
+    rlock__pool_trim(&client->waiters, rlock__works_for(keep));
     rlock__pool_trim(&client->ops, keep);
     rlock__pool_trim(&client->works, rlock__works_for(keep));
 }
@@ -263,7 +263,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
         }
     }
     while (rlock__waiter(gate)) {
-        rlock__claim *last = RLOCK__OF(gate->crowd->waiting.prev, rlock__claim, link);
+        rlock__claim *last = RLOCK__OF(gate->waiters->list.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
     }
     while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
@@ -277,7 +277,7 @@ static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
-        leaves->until_us = rlock__client_of(gate)->now_us;
+        leaves->until_us = gate->client->now_us;
         rlock__letting_go_fire(leaves);
     }
 }
@@ -345,8 +345,6 @@ static int rlock__client_make(rlock_client **out, const rlock_config *config) {
     client->armed_us = RLOCK__NEVER;
     rlock__list_init(&client->ready);
     rlock__list_init(&client->batch);
-    rlock__list_init(&client->nobody.waiting);
-    client->nobody.client = client;
     rlock__list_init(&client->questions);
     rlock__list_init(&client->due);
     rlock__list_init(&client->shutdown_ready.link);

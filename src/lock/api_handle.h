@@ -13,7 +13,6 @@
 #include "public/report.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "base/map.h"
 #include "runtime/client.h"
 #include "runtime/settings.h"
 #include "lock/claim.h"
@@ -217,17 +216,17 @@ static int rlock__call(const rlock *lock, int call) {
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(rlock__client_of(lock->gate))) {
+    if (rlock__call_forked(lock->gate->client)) {
         return RLOCK_ERR_STATE;
     }
-    rlock__client_of(lock->gate)->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, rlock__client_of(lock->gate)->now_us)][call];
+    lock->gate->client->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
 }
 
 /* Notes what few handles want. False: no memory. */
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
         !told) {
@@ -245,7 +244,7 @@ static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     lock->more->deadline = options->deadline;
     if (RLOCK__HAS_KINDS && !want->plain) {
         lock->more->terms = want->terms;
-        lock->more->terms.lens = rlock__things_of(lock->gate)->lens;
+        lock->more->terms.lens = lock->gate->kind->lens;
     }
     return true;
 }
@@ -296,10 +295,10 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
 
 void rlock_free(rlock *lock) {
     rlock_client *client;
-    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
+    if (!lock || rlock__forked(lock->gate->client)) {
         return;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (client->life == RLOCK__CLOSED) {
         client->depth++; /* its clock is not asked any more */
     } else {
@@ -320,7 +319,7 @@ void rlock_free(rlock *lock) {
 }
 
 static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
-    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, rlock__client_of(lock->gate)->lease_most_ms);
+    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, lock->gate->client->lease_most_ms);
 }
 
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
@@ -393,7 +392,7 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     if (status < RLOCK_OK) {
         return status;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (client->life > RLOCK__DRAINING ||
         (client->life == RLOCK__DRAINING && status != RLOCK__NESTED)) {
         return RLOCK_ERR_CLOSED;
@@ -431,7 +430,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     claim = lock->claim;
     client->depth++;
     op->lease_ms = lease_ms ? lease_ms : lock->lease_ms;
@@ -451,7 +450,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
 static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     rlock__lock_show(lock, 0); /* before the release can leave */
-    if (claim && claim->until_us <= rlock__client_of(lock->gate)->now_us) {
+    if (claim && claim->until_us <= lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
     }
     lock->done = done;
@@ -480,14 +479,14 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
     if (status != RLOCK_OK) {
         return status;
     }
-    rlock__client_of(lock->gate)->depth++;
+    lock->gate->client->depth++;
     if (rlock__op_of(lock, 0) &&
-        rlock__state_at(lock, rlock__client_of(lock->gate)->now_us) == RLOCK__HELD_STATE) {
+        rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
         rlock__release_last(lock, done, user);
     }
-    rlock__leave(rlock__client_of(lock->gate));
+    rlock__leave(lock->gate->client);
     return RLOCK_OK;
 }
 
@@ -498,7 +497,7 @@ int rlock_cancel(rlock *lock) {
         return status;
     }
     claim = lock->claim;
-    rlock__client_of(lock->gate)->depth++;
+    lock->gate->client->depth++;
     if (rlock__following(lock)) {
         rlock__following_end(lock, RLOCK_ERR_CANCELED, NULL);
     } else if (claim) {
@@ -507,12 +506,12 @@ int rlock_cancel(rlock *lock) {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
         rlock__lock_words(lock, NULL);
     }
-    rlock__leave(rlock__client_of(lock->gate));
+    rlock__leave(lock->gate->client);
     return RLOCK_OK;
 }
 
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__call_forked(rlock__client_of(lock->gate)) &&
+    return lock && !rlock__call_forked(lock->gate->client) &&
            rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
 }
 
@@ -591,7 +590,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     if (!lock || !done) {
         return RLOCK_ERR_ARG;
     }
-    client = rlock__client_of(lock->gate);
+    client = lock->gate->client;
     if (rlock__call_forked(client) ||
         (client->life != RLOCK__CLOSED && rlock__state_of(lock) != RLOCK__WAITING_STATE) ||
         !rlock__queued(lock->gate)) {
@@ -608,13 +607,13 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
 }
 
 const char *rlock_key(const rlock *lock, size_t *len) {
-    if (!lock || rlock__forked(rlock__client_of(lock->gate))) {
+    if (!lock || rlock__forked(lock->gate->client)) {
         return NULL;
     }
     if (len) {
         *len = lock->gate->node.key_len;
     }
-    return rlock__key(&lock->gate->node);
+    return lock->gate->node.key;
 }
 
 #endif /* RLOCK_LOCK_API_HANDLE_H */

@@ -46,43 +46,28 @@ typedef enum rlock__state {
 /* One client's handles of a key, or of a set of keys: the waiters in their order, while there are
  * any; the holders, and the claims that are let go. */
 typedef struct rlock__gate {
-    rlock__crowd *crowd; /* the client's `nobody` if none waits */
-    rlock_link claims;   /* those that hold it, of which a writer is the first, or let it go */
-    uint32_t references; /* handles, questions, and who is at work on it */
-    uint8_t pushing;     /* RLOCK_PUSH_...: what is pushed of its keys */
+    rlock_client *client;
+    rlock__waiters *waiters;  /* NULL: nobody waits */
+    rlock_link claims;        /* those that hold it, of which a writer is the first, or let it go */
+    struct rlock__kind *kind; /* NULL: a mutex with one key */
+    uint32_t references;      /* handles, questions, and who is at work on it */
+    uint8_t pushing;          /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    bool special;     /* no mutex with one key: rlock__things stand before it */
-    rlock__node node; /* last: each key's bytes and a NUL follow */
+    rlock__node node; /* of the first key. Behind it the bytes of each key, and a NUL */
 } rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
-typedef struct rlock__things {
-    char sort;                    /* of the kind: see rlock__sort */
-    uint32_t permits;             /* see rlock_terms */
-    uint32_t count;               /* how many keys */
-    uint32_t *lens;               /* `count` lengths */
-    struct rlock__alias *aliases; /* `count` of them; the first is not used */
-} rlock__things;
+typedef struct rlock__kind {
+    char sort;          /* see rlock__sort */
+    uint32_t permits;   /* see rlock_terms */
+    uint32_t count;     /* how many keys */
+    uint32_t *lens;     /* `count` lengths: see rlock_terms */
+    rlock__node *nodes; /* `count - 1`: of the other keys */
+} rlock__kind;
 
-/* NULL: a mutex with one key. */
-static rlock__things *rlock__things_of(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special ? (rlock__things *)(uintptr_t)gate - 1 : NULL;
-}
-
-typedef struct rlock__alias { /* another key of a gate than its first */
-    rlock__gate *gate;
-    rlock__node node;
-    const char *key; /* the node's */
-} rlock__alias;
-
-static rlock_client *rlock__client_of(const rlock__gate *gate) {
-    return gate->crowd->client;
-}
-
-static rlock__gate *rlock__gate_at(rlock__node *node) {
-    return RLOCK__HAS_KINDS && node->alias ? RLOCK__OF(node, rlock__alias, node)->gate
-                                           : RLOCK__OF(node, rlock__gate, node);
+static rlock__gate *rlock__gate_at(const rlock__node *node) {
+    return (rlock__gate *)node->thing;
 }
 
 /* What a claim has only while a request of it is with the store. */
@@ -92,7 +77,8 @@ typedef struct rlock__work {
 } rlock__work;
 
 /* So many works are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with; and so many crowds. Above that, memory is asked for when they are needed. */
+ * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
+ * needed. */
 #ifndef RLOCK__WORKS
 #define RLOCK__WORKS 1024
 #endif
@@ -102,7 +88,7 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;     /* in the gate's crowd, or in its claims */
+    rlock_link link;     /* among the gate's waiters, or in its claims */
     rlock_link due;      /* among those of its client, while it has something to do at a time */
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
@@ -188,7 +174,7 @@ static rlock *rlock__handle_of(const rlock__claim *claim) {
 
 /* NULL: a mutex with one key. */
 static const rlock_terms *rlock__terms_of(const rlock *lock) {
-    return RLOCK__HAS_KINDS && lock->gate->special ? &lock->more->terms : NULL;
+    return RLOCK__HAS_KINDS && lock->gate->kind ? &lock->more->terms : NULL;
 }
 
 /* What a handle is about to tell goes before what its claim is about to do. */
@@ -245,7 +231,7 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 
 /* Returns the local deadline of a hold with such a lease: max_hold_ms may end it before. */
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
-    int64_t end_us = rlock__lease_end(rlock__client_of(claim->lock->gate), sent_us, lease_ms);
+    int64_t end_us = rlock__lease_end(claim->lock->gate->client, sent_us, lease_ms);
     const rlock__more *more = claim->lock->more;
     RLOCK_ASSERT(rlock__handle_of(claim));
     return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
@@ -267,8 +253,7 @@ RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t leas
  * than the lease has brought the deadline forward. */
 static int64_t rlock__since(const rlock__claim *held) {
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
-    return held->until_us -
-           rlock__lease_end(rlock__client_of(held->lock->gate), 0, held->lock->lease_ms);
+    return held->until_us - rlock__lease_end(held->lock->gate->client, 0, held->lock->lease_ms);
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
@@ -290,7 +275,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
     if (lock->more) {
-        rlock__set_text(rlock__client_of(lock->gate), &lock->more->text, words);
+        rlock__set_text(lock->gate->client, &lock->more->text, words);
     }
 }
 
@@ -303,7 +288,7 @@ static void rlock__hold_fault(rlock__claim *held, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->special && rlock__things_of(gate)->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->kind && gate->kind->sort != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -316,10 +301,13 @@ static bool rlock__shared(const rlock__claim *claim) {
     return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
 }
 
-/* The length of one of its keys. */
-static uint32_t rlock__gate_key_len(const rlock__gate *gate, uint32_t i) {
-    const rlock__things *things = rlock__things_of(gate);
-    return things ? things->lens[i] : gate->node.key_len;
+/* Returns the node of the i-th key, or NULL: there is none. */
+static rlock__node *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+    if (i == 0) {
+        return &gate->node;
+    }
+    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->nodes[i - 1]
+                                                                   : NULL;
 }
 
 /* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
@@ -339,13 +327,20 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
-    return RLOCK__FIRST(&gate->crowd->waiting, rlock__claim, link);
+    return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
+}
+
+/* Returns the waiter behind this one, or NULL. */
+static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
+    rlock_link *next = claim->link.next;
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    return next == &claim->lock->gate->waiters->list ? NULL : RLOCK__OF(next, rlock__claim, link);
 }
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->node.key_len);
-    request->key = rlock__key(&gate->node);
+    request->key = gate->node.key;
     request->key_len = gate->node.key_len;
     request->terms = terms;
 }
@@ -377,27 +372,27 @@ RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
     return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
 }
 
-static void rlock__crowd_put(rlock_client *client, rlock__crowd *crowd) {
-    rlock__pool_put(&client->crowds, crowd, rlock__works_for(rlock__keeps(client)));
+static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
+    rlock__pool_put(&client->waiters, waiters, rlock__works_for(rlock__keeps(client)));
 }
 
-/* Takes a claim out of its lists, and the crowd away from a gate at which nobody waits any more. */
+/* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
 static void rlock__claim_unlink(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__list_remove(&claim->link);
     rlock__list_remove(&claim->due);
-    if (gate->crowd != &client->nobody && rlock__list_empty(&gate->crowd->waiting)) {
-        RLOCK_ASSERT(!gate->crowd->attempting);
-        rlock_timer_drop(client, &gate->crowd->timer);
-        rlock__crowd_put(client, gate->crowd);
-        gate->crowd = &client->nobody;
+    if (gate->waiters && rlock__list_empty(&gate->waiters->list)) {
+        RLOCK_ASSERT(!gate->waiters->attempting);
+        rlock_timer_drop(client, &gate->waiters->timer);
+        rlock__waiters_put(client, gate->waiters);
+        gate->waiters = NULL;
     }
 }
 
 static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
@@ -415,7 +410,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
     if (lock->more && lock->more->deadline) {
-        const rlock_client *client = rlock__client_of(lock->gate);
+        const rlock_client *client = lock->gate->client;
         rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
                             client->clock_us - client->stepped_us);
     }
@@ -436,7 +431,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(rlock__client_of(lock->gate), &lock->ready);
+    rlock__ready_add(lock->gate->client, &lock->ready);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
@@ -457,7 +452,7 @@ static void rlock__work_put(rlock_client *client, rlock__work *work) {
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
@@ -477,7 +472,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -505,10 +500,11 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
 
 /* Withdraws the request from the store; an acquire that may have been sent may be executed. */
 static void rlock__claim_recall(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
+    rlock__waiters *waiters = claim->lock->gate->waiters;
     rlock__work *work = claim->work;
-    if (claim->lock->gate->crowd->attempting == claim) {
-        claim->lock->gate->crowd->attempting = NULL;
+    if (waiters && waiters->attempting == claim) {
+        waiters->attempting = NULL;
     }
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
@@ -523,7 +519,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
 
 /* Ends an operation next to the claim's own. */
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
-    rlock_client *client = rlock__client_of(op->lock->gate);
+    rlock_client *client = op->lock->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
     op->waits = false;
     op->ready.status = (int8_t)status;

@@ -19,7 +19,7 @@
 
 /* Takes an operation away from the handle. */
 static void rlock__op_free(rlock *lock, rlock__op *op) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__op **at = &lock->ops;
     while (*at != op) {
         at = &(*at)->next;
@@ -33,7 +33,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
@@ -48,7 +48,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
 }
 
@@ -62,7 +62,7 @@ RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us)
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
     rlock__op *op = RLOCK__OF(ready, rlock__op, ready);
     rlock *lock = op->lock;
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     int64_t now_us = rlock__read_clock(lock);
     rlock_callback *done = op->done;
     void *user = op->user;
@@ -97,7 +97,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
 
 static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callback *done,
                                 void *user) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
@@ -134,7 +134,7 @@ static bool rlock__lock_follow(rlock *lock) {
     if (!op) {
         return true;
     }
-    if (rlock__client_of(lock->gate)->life == RLOCK__LIVE) {
+    if (lock->gate->client->life == RLOCK__LIVE) {
         status =
             rlock__acquire_start(lock, op->until_us, op->once, op->lease_ms, op->done, op->user);
     }
@@ -143,12 +143,12 @@ static bool rlock__lock_follow(rlock *lock) {
     } else {
         rlock__following_end(lock, status, NULL);
     }
-    return !rlock__forked(rlock__client_of(lock->gate));
+    return !rlock__forked(lock->gate->client);
 }
 
 static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock *lock = RLOCK__OF(ready, rlock, ready);
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__claim *claim = lock->claim;
     rlock_callback *done = lock->ready.event == RLOCK_LOST ? lock->on_lost : lock->done;
     void *user = lock->ready.event == RLOCK_LOST ? lock->lost_user : lock->user;

@@ -61,7 +61,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
 
 /* Puts a claim where it belongs, after its times have changed. */
 static void rlock__claim_arm(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int64_t due_us = rlock__claim_due_us(claim), tick = rlock__tick(due_us);
     int64_t now = rlock__tick(client->now_us);
     rlock__list_remove(&claim->due);
@@ -108,7 +108,7 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
 
 /* Brings forward what a claim has to ask in this tick. False: nothing is due yet. */
 static bool rlock__claim_is_due(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t now = rlock__tick(client->now_us);
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;

@@ -39,28 +39,32 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     rlock__work_put((rlock_client *)owner, work);
 }
 
+/* True if it is not of the first key of its gate. */
+static bool rlock__is_another_key(const rlock__node *node) {
+    return RLOCK__HAS_KINDS && node != &rlock__gate_at(node)->node;
+}
+
 /* Calls visit for every gate of a part; it may free that one. */
 static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
-    while (RLOCK__HAS_KINDS && node && node->alias) {
+    while (node && rlock__is_another_key(node)) {
         node = rlock__map_next(&client->gates, node);
     }
     for (; node; node = next) {
         next = rlock__map_next(&client->gates, node);
-        while (RLOCK__HAS_KINDS && next && next->alias) { /* it may go with this gate */
+        while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(RLOCK__OF(node, rlock__gate, node), part)) {
-            visit(RLOCK__OF(node, rlock__gate, node), with);
+        if (rlock__gate_in(rlock__gate_at(node), part)) {
+            visit(rlock__gate_at(node), with);
         }
     }
 }
 
 static void rlock__gate_up(rlock__gate *gate, const void *with) {
-    rlock_link *list = &gate->crowd->waiting, *at, *next;
-    rlock__claim *claim = NULL;
+    rlock__claim *claim = NULL, *next;
     (void)with;
     gate->references++;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
@@ -69,9 +73,9 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
     }
-    for (at = list->next; at != list; at = next) {
-        next = at->next;
-        rlock__acquire_join(RLOCK__OF(at, rlock__claim, link));
+    for (claim = rlock__waiter(gate); claim; claim = next) {
+        next = rlock__waiter_next(claim);
+        rlock__acquire_join(claim);
     }
     rlock__gate_unref(gate);
 }
@@ -85,25 +89,23 @@ static void rlock__store_up(void *owner, const rlock_part *part) {
 
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
-    rlock_link *list = &gate->crowd->waiting, *at, *next;
-    rlock__claim *other = NULL;
+    rlock__claim *other = NULL, *claim, *next;
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
         rlock__op *renewal = rlock__renewal(other->lock);
         if (renewal) {
             rlock__op_event(renewal, rlock__on_fault[why->fault][RLOCK__IN_RENEW], why->text);
         }
-        if (rlock__client_of(gate)->up) { /* the client's words are not about this part */
+        if (gate->client->up) { /* the client's words are not about this part */
             rlock__hold_fault(other, why->text);
         } else {
             other->faulted = true;
         }
     }
-    for (at = list->next; at != list; at = next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    for (claim = rlock__waiter(gate); claim; claim = next) {
         int verdict =
             rlock__on_fault[why->fault][claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT];
-        next = at->next;
+        next = rlock__waiter_next(claim);
         rlock__lock_note(claim->lock, why->fault, why->text, verdict != RLOCK__RETRY);
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
@@ -166,7 +168,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, rlock__key(&gate->node));
+        rlock__gate_woken(gate, gate->node.key);
     }
 }
 
@@ -198,7 +200,7 @@ static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
 
 static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     const uint64_t *token = (const uint64_t *)with;
-    rlock__claim *waits = rlock__claim_find(&gate->crowd->waiting, *token);
+    rlock__claim *waits = gate->waiters ? rlock__claim_find(&gate->waiters->list, *token) : NULL;
     rlock__claim *holds = waits ? NULL : rlock__claim_find(&gate->claims, *token);
     if (!*token) { /* an offer was not accepted in time */
         rlock__mode_of(gate)->wake(gate, RLOCK__HINT_MISSED);

@@ -67,21 +67,19 @@ static void rlock__key_each(rlock_client *client, const char *key, size_t len,
     }
 }
 
-/* Moves *key on from the gate's key before the i-th to the i-th. False: there is none. */
-static bool rlock__gate_key(const rlock__gate *gate, const char **key, uint32_t i) {
-    *key = i ? *key + rlock__gate_key_len(gate, i - 1) + 1 : rlock__key(&gate->node);
-    return i < (RLOCK__HAS_KINDS && gate->special ? rlock__things_of(gate)->count : 1);
-}
-
-/* True if one of the gate's keys belongs to a part. */
-static bool rlock__gate_in(const rlock__gate *gate, const rlock_part *part) {
-    const char *key;
+/* True if one of the gate's keys belongs to a part; NULL is the whole. */
+static bool rlock__gate_in(rlock__gate *gate, const rlock_part *part) {
+    const rlock__node *node;
     uint32_t i;
-    bool in = !part;
-    for (i = 0; !in && rlock__gate_key(gate, &key, i); i++) {
-        in = part->has(part, key, rlock__gate_key_len(gate, i));
+    if (!part) {
+        return true;
     }
-    return in;
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (part->has(part, node->key, node->key_len)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Returns options.owner of a claim that is no mutex with one key. */
@@ -108,7 +106,7 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     unsigned flags = 0;
     uint16_t fences = 0;
     rlock_request *request;
@@ -124,7 +122,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
         fences = 1;
-        for (; at != &gate->crowd->waiting && fences <= more; at = at->next) {
+        for (; at != &gate->waiters->list && fences <= more; at = at->next) {
             fences++;
         }
     }
@@ -139,23 +137,25 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         claim->again = true;
-        gate->crowd->attempting = NULL;
-        rlock_timer_set(client, &gate->crowd->timer, client->now_us + RLOCK__SOON_US);
+        gate->waiters->attempting = NULL;
+        rlock_timer_set(client, &gate->waiters->timer, client->now_us + RLOCK__SOON_US);
     }
 }
 
 /* Puts the next attempt off for a moment. */
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
-    rlock__crowd *crowd = gate->crowd;
+    rlock__waiters *waiters = gate->waiters;
     RLOCK_ASSERT(pause_us >= 0);
-    crowd->polls = 0;
-    if (crowd->attempting) { /* it may have been refused before this release */
-        crowd->dirty = true;
-    } else if (!rlock__list_empty(&crowd->waiting) && !rlock__holder(gate)) {
-        crowd->yields = true;
-        rlock_timer_set(rlock__client_of(gate), &crowd->timer,
-                        rlock__client_of(gate)->now_us +
-                            rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
+    if (!waiters) {
+        return;
+    }
+    waiters->polls = 0;
+    if (waiters->attempting) { /* it may have been refused before this release */
+        waiters->dirty = true;
+    } else if (!rlock__holder(gate)) {
+        waiters->yields = true;
+        rlock_timer_set(gate->client, &waiters->timer,
+                        gate->client->now_us + rlock__min(pause_us, RLOCK__GIVE_WAY_MAX_US));
     }
 }
 
@@ -169,15 +169,14 @@ static bool rlock__key_tracked(const rlock_client *client, const char *key, size
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
-    rlock_client *client = rlock__client_of(gate);
-    const char *key;
+    rlock_client *client = gate->client;
+    const rlock__node *node;
     uint32_t i;
     client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
     gate->tracked = on;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        uint32_t len = rlock__gate_key_len(gate, i);
-        if (on || !rlock__key_tracked(client, key, len)) {
-            client->store->track(client->store_state, key, len, on);
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (on || !rlock__key_tracked(client, node->key, node->key_len)) {
+            client->store->track(client->store_state, node->key, node->key_len, on);
         }
     }
 }
@@ -191,31 +190,31 @@ RLOCK__NOINLINE static void rlock__gate_track(rlock__gate *gate) {
 
 /* Sleeps until the holder's lease must be over, or for one interval of polling. */
 static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd = gate->crowd;
+    rlock_client *client = gate->client;
+    rlock__waiters *waiters = gate->waiters;
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
-    RLOCK_ASSERT(!rlock__list_empty(&crowd->waiting));
-    crowd->yields = false;
+    RLOCK_ASSERT(rlock__waiter(gate));
+    waiters->yields = false;
     if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
     }
     if (poll) { /* 1/16 of the interval, doubled with each try; half of it at random */
-        delay_ms >>= crowd->polls < 4 ? 4 - crowd->polls : 0;
+        delay_ms >>= waiters->polls < 4 ? 4 - waiters->polls : 0;
         delay_ms -= (int64_t)(rlock_client_random(client) % (uint64_t)(delay_ms / 2 + 1));
-        crowd->polls = (uint8_t)(crowd->polls < 4 ? crowd->polls + 1 : 4);
+        waiters->polls = (uint8_t)(waiters->polls < 4 ? waiters->polls + 1 : 4);
     }
     if (left_ms >= 0) {
         delay_ms = rlock__min(delay_ms, left_ms);
     }
-    rlock_timer_set(client, &crowd->timer, rlock__add_ms(client->now_us, delay_ms + 1));
+    rlock_timer_set(client, &waiters->timer, rlock__add_ms(client->now_us, delay_ms + 1));
 }
 
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
-    if (rlock__waiter(gate) == claim || !gate->crowd->timer.index) {
+    if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
 }
@@ -240,10 +239,9 @@ static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *
     return key;
 }
 
-static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
-    const rlock__things *has = rlock__things_of(gate);
+static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
+    const rlock__kind *has = gate->kind;
     const rlock_terms *wants = &want->terms;
-    const char *key = rlock__key(&gate->node);
     uint32_t i;
     if (!has || want->plain) {
         return !has && want->plain;
@@ -255,51 +253,43 @@ static bool rlock__gate_is(const rlock__gate *gate, const rlock__want *want) {
     for (i = 0; i < has->count; i++) {
         size_t len;
         const char *wanted = rlock__want_key(want, i, &len);
-        if (len != has->lens[i] || memcmp(key, wanted, len) != 0) {
+        const rlock__node *node = rlock__gate_key(gate, i);
+        if (len != node->key_len || memcmp(node->key, wanted, len) != 0) {
             return false;
         }
-        key += len + 1;
     }
     return true;
 }
 
-static void rlock__things_init(rlock__gate *gate, const rlock__want *want, void *block) {
-    rlock__things *things = rlock__things_of(gate);
-    uint32_t i;
-    things->sort = rlock__sort_of(want->terms.kind);
-    things->permits = want->terms.permits;
-    things->count = want->terms.count;
-    things->aliases = (rlock__alias *)block;
-    things->lens = (uint32_t *)(void *)(things->aliases + things->count);
-    for (i = 0; i < things->count; i++) {
-        size_t len;
-        rlock__want_key(want, i, &len);
-        things->lens[i] = (uint32_t)len;
-        things->aliases[i].gate = gate;
-        things->aliases[i].node.alias = 1;
+/* False: no memory. */
+static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
+    uint32_t count = want->terms.count;
+    rlock__kind *kind = (rlock__kind *)rlock__alloc(
+        sizeof *kind + (count - 1) * sizeof *kind->nodes + count * sizeof *kind->lens);
+    RLOCK_ASSERT(count >= 1);
+    gate->kind = kind;
+    if (kind) {
+        kind->sort = rlock__sort_of(want->terms.kind);
+        kind->permits = want->terms.permits;
+        kind->count = count;
+        kind->nodes = (rlock__node *)(void *)(kind + 1);
+        kind->lens = (uint32_t *)(void *)(kind->nodes + (count - 1));
     }
+    return kind != NULL;
 }
 
-/* Makes a gate with room for its keys. Its things stand before it, and before these the aliases and
- * the lengths. */
-static rlock__gate *rlock__gate_make(const rlock__want *want, size_t bytes) {
-    uint32_t count = want->terms.count;
-    size_t before = 0;
-    rlock__gate *gate;
-    char *block;
-    if (RLOCK__HAS_KINDS && !want->plain) {
-        before = count * sizeof(rlock__alias) + (count + count % 2) * sizeof(uint32_t) +
-                 sizeof(rlock__things);
-    }
-    block = (char *)rlock__alloc(before + sizeof *gate + bytes);
-    if (!block) {
+/* Makes a gate with room for so many bytes of keys. */
+static rlock__gate *rlock__gate_make(rlock_client *client, const rlock__want *want, size_t bytes) {
+    rlock__gate *gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    if (!gate) {
         return NULL;
     }
-    gate = (rlock__gate *)(void *)(block + before);
-    gate->special = before != 0;
-    if (RLOCK__HAS_KINDS && gate->special) {
-        rlock__things_init(gate, want, block);
+    if (RLOCK__HAS_KINDS && !want->plain && !rlock__kind_new(gate, want)) {
+        rlock__dealloc(gate);
+        return NULL;
     }
+    gate->client = client;
+    rlock__list_init(&gate->claims);
     return gate;
 }
 
@@ -313,27 +303,24 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         rlock__want_key(want, i, &len);
         bytes += len + 1;
     }
-    gate = rlock__gate_make(want, bytes);
+    gate = rlock__gate_make(client, want, bytes);
     if (!gate) {
         return NULL;
     }
     gate->pushing = (uint8_t)(client->store->pushes
                                   ? client->store->pushes(client->store_state, want->key, want->len)
                                   : client->pushing);
-    gate->crowd = &client->nobody;
-    rlock__list_init(&gate->claims);
-    at = (char *)(&gate->node + 1);
+    at = (char *)(gate + 1);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
-        rlock__node *node = &gate->node;
         memcpy(at, key, len);
-        if (RLOCK__HAS_KINDS && i) {
-            rlock__alias *alias = &rlock__things_of(gate)->aliases[i];
-            alias->key = at;
-            node = &alias->node;
+        if (RLOCK__HAS_KINDS && gate->kind) {
+            gate->kind->lens[i] = (uint32_t)len;
         }
-        client->mixed += RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len) != NULL;
-        rlock__map_add(&client->gates, node, len);
+        if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, key, len)) {
+            client->mixed++;
+        }
+        rlock__map_add(&client->gates, rlock__gate_key(gate, i), gate, at, len);
         at += len + 1;
     }
     return gate;
@@ -341,17 +328,12 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
     rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
-    rlock__gate *gate = NULL;
+    rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
-    while (RLOCK__HAS_KINDS && node &&
-           (node->alias || !rlock__gate_is(rlock__gate_at(node), want))) {
+    while (RLOCK__HAS_KINDS && node && !rlock__gate_is(rlock__gate_at(node), want)) {
         node = rlock__map_same(node);
     }
-    if (node) {
-        gate = rlock__gate_at(node);
-    } else {
-        gate = rlock__gate_new(client, want);
-    }
+    gate = node ? rlock__gate_at(node) : rlock__gate_new(client, want);
     if (gate) {
         gate->references++;
     }
@@ -360,15 +342,16 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 
 /* Removes one of the gate's keys from the map. */
 static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, node);
-    client->mixed -= RLOCK__HAS_KINDS &&
-                     rlock__map_find(&client->gates, rlock__key(node), node->key_len) != NULL;
+    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len)) {
+        client->mixed--;
+    }
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    const rlock__things *things = rlock__things_of(gate);
+    rlock_client *client = gate->client;
+    rlock__node *node;
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
@@ -376,12 +359,12 @@ static void rlock__gate_unref(rlock__gate *gate) {
         rlock__gate_track_keys(gate, false);
     }
     if (--gate->references == 0) {
-        RLOCK_ASSERT(idle && gate->crowd == &client->nobody);
-        rlock__gate_remove(gate, &gate->node);
-        for (i = 1; things && i < things->count; i++) {
-            rlock__gate_remove(gate, &things->aliases[i].node);
+        RLOCK_ASSERT(idle && !gate->waiters);
+        for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+            rlock__gate_remove(gate, node);
         }
-        rlock__dealloc(things ? (void *)things->aliases : (void *)gate);
+        rlock__dealloc(gate->kind);
+        rlock__dealloc(gate);
     }
 }
 

@@ -29,7 +29,7 @@
 static void rlock__claim_gone(rlock__claim *claim) {
     rlock *lock = claim->lock;
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     gate->references++;
@@ -81,7 +81,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
 /* The wait of that acquire is over before the release has ended. Nothing was sent for it: so it
  * does not end with UNKNOWN, as the release may. */
 static void rlock__following_over(rlock *lock) {
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     int status = lock->ready.status;
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
@@ -92,12 +92,12 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= rlock__client_of(claim->lock->gate)->now_us;
+    return claim->of.over_us && claim->of.over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
 static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
            client->now_us < claim->of.over_us + rlock__position_ms(client) * 1000;
@@ -105,7 +105,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 
 /* Plans one more release. */
 static void rlock__letting_go_again(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
     if (claim->joined && rlock__letting_go_late(claim)) { /* only its position is left */
@@ -117,8 +117,8 @@ static void rlock__letting_go_again(rlock__claim *claim) {
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
 static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request = rlock__claim_request(claim, RLOCK_OP_RELEASE, 0,
-                                                  rlock__client_of(claim->lock->gate)->now_us);
+    rlock_request *request =
+        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
@@ -146,7 +146,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->of.over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
-    rlock__shutdown_end(rlock__client_of(claim->lock->gate), RLOCK_OK); /* or a drain */
+    rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
     rlock__letting_go_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
     rlock__letting_go_ask(claim, follower ? follower->token : 0);
@@ -166,7 +166,7 @@ static void rlock__letting_go_up(rlock__claim *claim) {
 }
 
 static void rlock__letting_go_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
@@ -191,7 +191,7 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
 /* The token is not there now; `gone`: and never again. */
 static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
-    int64_t trip_us = rlock__client_of(gate)->now_us - sent_us;
+    int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
     RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
     gate->references++;
@@ -205,7 +205,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
     } else {
         rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* nobody tells us of our own deletes */
     }
-    if (RLOCK__HAS_KINDS && rlock__client_of(gate)->mixed) {
+    if (RLOCK__HAS_KINDS && gate->client->mixed) {
         rlock__gate_wake_others(gate);
     }
     rlock__gate_unref(gate);
@@ -213,7 +213,7 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
 
 static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
                                        const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
@@ -278,7 +278,7 @@ static void rlock__acquire_join(rlock__claim *claim) {
 }
 
 static rlock__claim *rlock__claim_new(rlock *lock) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
@@ -303,7 +303,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
-    int32_t watchdog_ms = own_ms ? own_ms : rlock__client_of(lock->gate)->watchdog_lease_ms;
+    int32_t watchdog_ms = own_ms ? own_ms : lock->gate->client->watchdog_lease_ms;
     return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
@@ -319,10 +319,10 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     rlock__gate *gate = lock->gate;
     const rlock__claim *held = rlock__holder(gate);
     rlock__claim *claim = rlock__claim_new(lock);
-    rlock__crowd *crowd;
+    rlock__waiters *waiters;
     RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
-    if (claim && !rlock__gate_crowd(gate)) {
+    if (claim && !rlock__gate_opens(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
     }
@@ -338,9 +338,11 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     lock->renews = rlock__renews(lock, lease_ms);
     lock->of.wait_until_us = claim->until_us = until_us;
     rlock__claim_arm(claim);
-    crowd = gate->crowd;
-    crowd->taken = crowd->taken || (held && !rlock__shared(held));
-    rlock__list_append(&crowd->waiting, &claim->link);
+    waiters = gate->waiters;
+    if (held && !rlock__shared(held)) {
+        waiters->taken = true;
+    }
+    rlock__list_append(&waiters->list, &claim->link);
     rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
     rlock__acquire_join(claim);
     return RLOCK_OK;
@@ -349,19 +351,19 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
 static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     rlock__gate *gate = claim->lock->gate;
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim) && rlock__state_of(lock) == RLOCK__WAITING_STATE);
     if (claim->phase == RLOCK__HOLDING) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
-        if (!rlock__gate_crowd(gate)) {
+        if (!rlock__gate_opens(gate)) {
             claim->exists = exists;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
             return;
         }
-        rlock__list_append(gate->crowd->waiting.next, &claim->link); /* first, as it was */
+        rlock__list_append(gate->waiters->list.next, &claim->link); /* first, as it was */
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
@@ -386,7 +388,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     claim->exists = claim->exists && !answer->sure;
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
-    gate->crowd->taken = true;
+    gate->waiters->taken = true;
     rlock__lock_words(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
@@ -435,7 +437,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 
 /* The wait is over. */
 static void rlock__attempt_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock *lock = claim->lock;
     bool up = client->up, existed = claim->exists;
     int status = lock->ready.status;
@@ -444,8 +446,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
-    } else if (status == RLOCK_OK && up &&
-               claim->lock->gate->crowd->taken) { /* others were before it */
+    } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
         rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
@@ -457,7 +458,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 
 /* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
 static const char *rlock__expired_words(const rlock__claim *held) {
-    int64_t now_us = rlock__client_of(held->lock->gate)->now_us;
+    int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
         return "max_hold_ms is over";
@@ -481,7 +482,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     gate->references++;
     if (claim->faulted) {
-        rlock__hold_fault(claim, rlock__client_of(gate)->fault_text);
+        rlock__hold_fault(claim, gate->client->fault_text);
     }
     if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
         rlock__lock_words(lock, rlock__expired_words(claim));
@@ -490,7 +491,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
     }
     if (reason != RLOCK_REASON_CLOSED) { /* else it is released, and counted as that */
-        rlock__client_of(gate)->stats.lost++;
+        gate->client->stats.lost++;
         claim->counted = false;
     }
     rlock__report_lost(claim, reason);
@@ -509,7 +510,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
 
 /* Plans what comes next for a hold whose lease was asked for at since_us. */
 static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -538,7 +539,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
 /* Submits the renewal by hand that waits, else a renewal, or with lease 0 a check. */
 static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool urgent) {
     rlock__op *renewal = rlock__renewal(claim->lock);
-    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
+    int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
@@ -585,7 +586,7 @@ static bool rlock__heard(const rlock__claim *claim) {
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     claim->of.check_us = rlock__shared(claim)
                              ? RLOCK__NEVER
                              : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
@@ -593,7 +594,7 @@ static void rlock__holding_plan_check(rlock__claim *claim) {
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
 static void rlock__holding_due(rlock__claim *claim) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     bool many =
         client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
     bool check = claim->again || (claim->registered && many);
@@ -610,7 +611,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 }
 
 static void rlock__holding_fire(rlock__claim *claim) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -633,7 +634,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
 
 static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
@@ -673,7 +674,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
 /* Logs that a renewal was refused: once a hold, and once for all holds until one is renewed. What a
  * connection brings about is logged as that of the connection. */
 static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(lock->gate);
+    rlock_client *client = lock->gate->client;
     if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
         lock->more->refused = true;
         if (!client->refused) {
@@ -686,7 +687,7 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
 /* A renewal failed: the old deadline stands, the next attempt comes the sooner the nearer it is. */
 static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *request,
                                   const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
+    rlock_client *client = claim->lock->gate->client;
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
@@ -714,7 +715,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(rlock__handle_of(claim));
-    if (claim->until_us <= rlock__client_of(claim->lock->gate)->now_us) {
+    if (claim->until_us <= claim->lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
         return;
@@ -770,15 +771,14 @@ static void rlock__claims_fire(rlock_timer *timer) {
 static void rlock__limit_begin(rlock *lock) {
     if (lock->more) {
         lock->more->refused = false;
-        lock->more->until_us =
-            rlock__add_ms(rlock__client_of(lock->gate)->now_us, lock->more->hold_ms);
+        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
     }
 }
 
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = rlock__client_of(claim->lock->gate);
-    rlock__crowd *crowd = claim->lock->gate->crowd;
+    rlock_client *client = claim->lock->gate->client;
+    rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     claim->granted_us = (uint32_t)request->sent_us;
@@ -795,8 +795,10 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     claim->fence = answer->fence;
     claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
-    crowd->polls = 0;
-    crowd->taken = crowd->taken || !rlock__shared(claim);
+    waiters->polls = 0;
+    if (!rlock__shared(claim)) {
+        waiters->taken = true;
+    }
     claim->ours = answer->ours;
     claim->counted = claim->faulted = false;
     rlock__lock_words(claim->lock, NULL);
@@ -813,7 +815,7 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
-    claim->lock->gate->crowd->attempting = NULL;
+    claim->lock->gate->waiters->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
@@ -836,14 +838,13 @@ static bool rlock__hand_over_ends(const rlock__claim *held) {
         rlock__min(RLOCK__HAND_OVER_MAX_US, held->lock->lease_ms * (int64_t)1000 / 16);
     RLOCK_ASSERT(held->phase == RLOCK__HOLDING);
     return held->registered || /* which it is from its 100 ms on */
-           (uint32_t)rlock__client_of(held->lock->gate)->now_us - held->granted_us >
-               (uint32_t)limit_us;
+           (uint32_t)held->lock->gate->client->now_us - held->granted_us > (uint32_t)limit_us;
 }
 
 /* True if the lease of the hold fits what the next waiter asked for, a sixteenth more or less: what
  * is left of it here, and how long the server would keep it if this process died. */
 static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = rlock__client_of(held->lock->gate);
+    const rlock_client *client = held->lock->gate->client;
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
@@ -872,7 +873,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
  * and the next fencing token, and without the server. The waiter's own claim, which nobody was
  * asked for, ends. False: the caller has to release. */
 static bool rlock__hand_over(rlock__claim *held) {
-    rlock_client *client = rlock__client_of(held->lock->gate);
+    rlock_client *client = held->lock->gate->client;
     rlock__claim *next = rlock__successor(held);
     int64_t since_us = rlock__since(held);
     rlock *to;

@@ -10,6 +10,7 @@
 #include "public/store.h"
 #include "base/platform.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/pool.h"
 #include "runtime/client.h"
 #include "lock/claim.h"
@@ -21,22 +22,22 @@
 
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
-    rlock__crowd *crowd = gate->crowd;
-    if (crowd->attempting || rlock__holder(gate) || rlock__list_empty(&crowd->waiting)) {
+    rlock__waiters *waiters = gate->waiters;
+    if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
-    crowd->attempting = rlock__waiter(gate);
-    RLOCK_ASSERT(crowd->attempting->phase == RLOCK__ATTEMPTING);
-    crowd->dirty = crowd->yields = false;
-    rlock_timer_set(rlock__client_of(gate), &crowd->timer, -1);
-    rlock__claim_attempt(crowd->attempting, false);
+    waiters->attempting = rlock__waiter(gate);
+    RLOCK_ASSERT(waiters->attempting && waiters->attempting->phase == RLOCK__ATTEMPTING);
+    waiters->dirty = waiters->yields = false;
+    rlock_timer_set(gate->client, &waiters->timer, -1);
+    rlock__claim_attempt(waiters->attempting, false);
 }
 
 /* False: an acquire with wait_ms 0 does not wait for another one, nor for a hold of this client. */
 static bool rlock__contend_join(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
-    const rlock_client *client = rlock__client_of(gate);
+    const rlock_client *client = gate->client;
     const rlock__claim *held = rlock__holder(gate);
     bool first = rlock__waiter(gate) == claim;
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
@@ -56,7 +57,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
     rlock__gate *gate = claim->lock->gate;
     bool told = gate->tracked || answer->told;
     rlock__gate_track(gate);
-    if ((!told && rlock__pushed(gate)) || gate->crowd->dirty) {
+    if ((!told && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -72,15 +73,18 @@ static bool rlock__contend_yields(const rlock__gate *gate) {
             return true;
         }
     }
-    return gate->crowd->yields && gate->crowd->timer.index;
+    return gate->waiters->yields && gate->waiters->timer.index;
 }
 
 /* An attempt in flight may have been answered before the change. */
 static void rlock__contend_wake(rlock__gate *gate, int hint) {
     (void)hint;
-    gate->crowd->polls = 0;
-    if (gate->crowd->attempting) {
-        gate->crowd->dirty = true;
+    if (!gate->waiters) {
+        return;
+    }
+    gate->waiters->polls = 0;
+    if (gate->waiters->attempting) {
+        gate->waiters->dirty = true;
     } else if (!rlock__contend_yields(gate)) {
         rlock__contend_attempt(gate);
     }
@@ -88,7 +92,7 @@ static void rlock__contend_wake(rlock__gate *gate, int hint) {
 
 /* The first waiter polls from now on, if it is not told of changes any more. */
 static void rlock__contend_pushing(rlock__gate *gate) {
-    if (gate->tracked && !rlock__pushed(gate) && rlock__waiter(gate) && !gate->crowd->attempting &&
+    if (gate->tracked && !rlock__pushed(gate) && gate->waiters && !gate->waiters->attempting &&
         !rlock__holder(gate)) {
         rlock__gate_sleep(gate, -1, true);
     }
@@ -97,7 +101,7 @@ static void rlock__contend_pushing(rlock__gate *gate) {
 /* Notes how many local hand-overs may follow: a fencing token is reserved for each. */
 static void rlock__contend_granted(rlock__claim *claim, const rlock_request *request,
                                    const rlock_answer *answer) {
-    const rlock_client *client = rlock__client_of(claim->lock->gate);
+    const rlock_client *client = claim->lock->gate->client;
     int64_t fences = request->fences;
     if (answer->fences) {
         fences = rlock__min(fences, answer->fences);
@@ -135,35 +139,40 @@ static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer
  * attempt failed. The server removes a waiter that weighs more than there are permits now; so each
  * waiter that weighs less than all before it makes an attempt too. */
 static void rlock__queue_attempt(rlock__gate *gate) {
-    bool weighed = rlock__things_of(gate)->sort == 's';
-    uint32_t least = UINT32_MAX;
-    rlock_link *at = gate->crowd->waiting.next;
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        rlock__claim *claim = RLOCK__OF(at, rlock__claim, link);
+    uint32_t least = UINT32_MAX; /* of those before it; only permits have a weight */
+    rlock__claim *claim = rlock__waiter(gate);
+    for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
         if (!claim->work && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
-        least = weighed && weight < least ? weight : weighed ? least : 0;
+        if (gate->kind->sort != 's') {
+            least = 0;
+        } else if (weight < least) {
+            least = weight;
+        }
     }
 }
 
 /* The server keeps with each waiter whether to notify it, and a notification may have been lost:
  * each waiter makes an attempt, after the answer to one in flight, which may be stale. */
 static void rlock__queue_again(rlock__gate *gate) {
-    rlock_link *at = gate->crowd->waiting.next;
-    for (; at != &gate->crowd->waiting; at = at->next) {
-        RLOCK__OF(at, rlock__claim, link)->again = true;
+    rlock__claim *claim = rlock__waiter(gate);
+    for (; claim; claim = rlock__waiter_next(claim)) {
+        claim->again = true;
     }
     rlock__queue_attempt(gate);
 }
 
 /* A change that was pushed may be any waiter that comes or goes: it means nothing. */
 static void rlock__queue_wake(rlock__gate *gate, int hint) {
+    if (!gate->waiters) {
+        return;
+    }
     if (hint == RLOCK__HINT_MISSED) {
         rlock__queue_again(gate);
     } else if (hint == RLOCK__HINT_OURS) {
-        gate->crowd->polls = 0;
+        gate->waiters->polls = 0;
         if (!rlock__pushed(gate)) {
             rlock__queue_attempt(gate);
         }
@@ -172,7 +181,7 @@ static void rlock__queue_wake(rlock__gate *gate, int hint) {
 
 /* The next waiter has its position already, and sleeps. */
 static void rlock__queue_next(rlock__gate *gate) {
-    if (rlock__waiter(gate) && !gate->crowd->timer.index) {
+    if (gate->waiters && !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, -1, !rlock__pushed(gate));
     }
 }
@@ -180,12 +189,11 @@ static void rlock__queue_next(rlock__gate *gate) {
 /* Next to a writer the readers of its owner are granted, whatever their position: a downgrade. */
 static void rlock__queue_granted(rlock__claim *claim, const rlock_request *request,
                                  const rlock_answer *answer) {
-    rlock_link *list = &claim->lock->gate->crowd->waiting, *at = list->next;
+    rlock__claim *reader = rlock__waiter(claim->lock->gate);
     (void)request;
     (void)answer;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    for (; rlock__owner_of(claim) && at != list; at = at->next) {
-        rlock__claim *reader = RLOCK__OF(at, rlock__claim, link);
+    for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
             reader->again = true;
             if (!reader->work) {
@@ -205,29 +213,29 @@ static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
 }
 
 static void rlock__gate_fire(rlock_timer *timer) {
-    rlock__gate *gate = RLOCK__OF(timer, rlock__crowd, timer)->gate;
+    rlock__gate *gate = RLOCK__OF(timer, rlock__waiters, timer)->gate;
     rlock__mode_of(gate)->attempt(gate);
 }
 
-/* False: no memory for a crowd. */
-static bool rlock__gate_crowd(rlock__gate *gate) {
-    rlock_client *client = rlock__client_of(gate);
-    rlock__crowd *crowd;
-    if (gate->crowd != &client->nobody) {
+/* Sees that somebody can wait at the gate. False: no memory. */
+static bool rlock__gate_opens(rlock__gate *gate) {
+    rlock_client *client = gate->client;
+    rlock__waiters *waiters = gate->waiters;
+    if (waiters) {
         return true;
     }
-    crowd = (rlock__crowd *)rlock__pool_take(&client->crowds, sizeof *crowd);
-    if (crowd && rlock_timer_add(client, &crowd->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__crowd_put(client, crowd);
-        crowd = NULL;
+    waiters = (rlock__waiters *)rlock__pool_take(&client->waiters, sizeof *waiters);
+    if (!waiters) {
+        return false;
     }
-    if (crowd) {
-        rlock__list_init(&crowd->waiting);
-        crowd->client = client;
-        crowd->gate = gate;
-        gate->crowd = crowd;
+    if (rlock_timer_add(client, &waiters->timer, rlock__gate_fire) != RLOCK_OK) {
+        rlock__waiters_put(client, waiters);
+        return false;
     }
-    return crowd != NULL;
+    rlock__list_init(&waiters->list);
+    waiters->gate = gate;
+    gate->waiters = waiters;
+    return true;
 }
 
 static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
@@ -238,11 +246,10 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const char *key;
+    const rlock__node *node;
     uint32_t i;
-    for (i = 0; rlock__gate_key(gate, &key, i); i++) {
-        rlock__key_each(rlock__client_of(gate), key, rlock__gate_key_len(gate, i),
-                        rlock__gate_wake_other, gate);
+    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
+        rlock__key_each(gate->client, node->key, node->key_len, rlock__gate_wake_other, gate);
     }
 }
 

@@ -11,7 +11,6 @@
 #include "public/lock.h"
 #include "base/platform.h"
 #include "base/list.h"
-#include "base/map.h"
 #include "runtime/client.h"
 #include "lock/claim.h"
 #include "lock/gate.h"
@@ -36,7 +35,7 @@ typedef struct rlock__question {
 static void rlock__question_free(rlock__question *question) {
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
-    rlock_timer_drop(rlock__client_of(question->gate), &question->timer);
+    rlock_timer_drop(question->gate->client, &question->timer);
     rlock__gate_unref(question->gate);
     rlock__dealloc(question->words);
     rlock__dealloc(question);
@@ -44,7 +43,7 @@ static void rlock__question_free(rlock__question *question) {
 
 static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock__question *question = RLOCK__OF(ready, rlock__question, ready);
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
@@ -60,7 +59,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
 
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     if (info) {
@@ -97,8 +96,8 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(rlock__client_of(gate), rlock__key(&gate->node), gate->node.key_len,
-                            rlock__gate_forced, NULL);
+            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+                            NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         rlock__question_end(question, rlock__on_fault[answer->fault][RLOCK__IN_ATTEMPT], NULL,
@@ -110,7 +109,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
 
 /* Takes the request back from the store; true: it may have been executed. */
 static bool rlock__question_recall(rlock__question *question) {
-    const rlock_client *client = rlock__client_of(question->gate);
+    const rlock_client *client = question->gate->client;
     RLOCK_ASSERT(question->out);
     question->out = false;
     return client->store->forget(client->store_state, &question->request);
@@ -118,7 +117,7 @@ static bool rlock__question_recall(rlock__question *question) {
 
 static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
-    rlock_client *client = rlock__client_of(question->gate);
+    rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
     rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
@@ -152,7 +151,7 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
 
 static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
                       rlock_info_callback *done, void *user) {
-    rlock_client *client = rlock__client_of(gate);
+    rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
@@ -168,10 +167,10 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock__list_init(&question->ready.link);
     rlock__list_init(&question->link);
     rlock__list_append(&client->questions, &question->link);
-    rlock__request_init(&question->request, gate, gate->special ? &question->terms : NULL);
-    if (gate->special) {
+    rlock__request_init(&question->request, gate, gate->kind ? &question->terms : NULL);
+    if (gate->kind) {
         question->terms = *terms;
-        question->terms.lens = rlock__things_of(gate)->lens;
+        question->terms.lens = gate->kind->lens;
     }
     question->request.op = (uint8_t)op;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;

@@ -12,7 +12,6 @@
 #include "public/report.h"
 #include "base/platform.h"
 #include "base/foreign.h"
-#include "base/map.h"
 #include "runtime/client.h"
 #include "lock/claim.h"
 
@@ -32,7 +31,7 @@ static bool rlock__reports(const rlock_client *client) {
 }
 
 static rlock__told *rlock__told_of(const rlock *lock) {
-    RLOCK_ASSERT(rlock__reports(rlock__client_of(lock->gate)) && lock->more);
+    RLOCK_ASSERT(rlock__reports(lock->gate->client) && lock->more);
     return (rlock__told *)(void *)(lock->more + 1);
 }
 
@@ -45,7 +44,7 @@ static void rlock__report_send(const rlock_client *client, rlock_report *report)
 /* Fills in the times, and notes those that a later report needs. */
 static void rlock__report_times(rlock_report *report, const rlock__claim *claim) {
     rlock__told *told = rlock__told_of(claim->lock);
-    int64_t now_us = rlock__client_of(claim->lock->gate)->now_us;
+    int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
     report->hand_us = -1;
@@ -78,7 +77,7 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
 RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_report_kind kind,
                                                int status, rlock_reason reason) {
     const rlock *lock = claim->lock;
-    const rlock_client *client = rlock__client_of(lock->gate);
+    const rlock_client *client = lock->gate->client;
     rlock_report report;
     bool untold = kind == RLOCK_REPORT_RENEWED && lock->ready.event; /* of its grant, so far */
     if (untold || rlock__forked(client)) {                           /* by a hook, before */
@@ -88,7 +87,7 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.kind = kind;
     report.status = status;
     report.reason = reason;
-    report.key = rlock__key(&lock->gate->node);
+    report.key = lock->gate->node.key;
     report.key_len = lock->gate->node.key_len;
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
@@ -101,21 +100,21 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
 }
 
 static void rlock__report(const rlock__claim *claim, rlock_report_kind kind, int status) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__report_tell(claim, kind, status, RLOCK_REASON_NONE);
     }
 }
 
 /* A hold is lost: the words of its event are known already. */
 static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__report_tell(claim, RLOCK_REPORT_LOST, RLOCK_ERR_LOST, reason);
     }
 }
 
 /* A hold is handed on to that waiter. */
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
-    const rlock_client *client = rlock__client_of(held->lock->gate);
+    const rlock_client *client = held->lock->gate->client;
     if (rlock__reports(client)) {
         rlock__told_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
@@ -124,7 +123,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
-    if (rlock__reports(rlock__client_of(claim->lock->gate))) {
+    if (rlock__reports(claim->lock->gate->client)) {
         rlock__told *told = rlock__told_of(claim->lock);
         told->due_us = sooner ? rlock__min(told->due_us, due_us) : due_us;
     }

@@ -43,9 +43,8 @@ typedef void rlock__deliverer(rlock__ready *ready, char **words);
 enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
-typedef struct rlock__crowd {
-    rlock_link waiting; /* claims, first come first */
-    rlock_client *client;
+typedef struct rlock__waiters {
+    rlock_link list; /* claims, first come first */
     struct rlock__gate *gate;
     struct rlock__claim *attempting; /* of a mutex: the one whose acquire is with the store */
     uint8_t polls;                   /* attempts since the last wake-up: exponent of the back-off */
@@ -53,7 +52,7 @@ typedef struct rlock__crowd {
     bool taken;                      /* a holder was known since the first waiter began to wait */
     bool yields;                     /* the next attempt is put off: other clients come first */
     rlock_timer timer;               /* the next attempt, if nothing wakes the gate before */
-} rlock__crowd;
+} rlock__waiters;
 
 typedef enum rlock__life {
     RLOCK__LIVE,
@@ -114,8 +113,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_timer due_timer;
     rlock__heap timers;
     rlock__map gates;
-    rlock__pool claims, crowds, works, ops;
-    rlock__crowd nobody; /* of each gate at which nobody waits */
+    rlock__pool claims, waiters, works, ops;
     rlock_loop loop;
     rlock_stats stats;
 
@@ -233,7 +231,7 @@ static void rlock__client_destroy(rlock_client *client) {
         return;
     }
     rlock__dealloc(client->gates.buckets);
-    RLOCK_ASSERT(!client->claims.count && !client->crowds.count && !client->ops.count &&
+    RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
                  !client->works.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);

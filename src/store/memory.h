@@ -31,7 +31,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
-    rlock__node node;          /* last: the key follows it */
+    rlock__node node;          /* its key stands behind the entry */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -66,7 +66,7 @@ typedef struct rlock__tracking { /* one key that one client watches */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
     rlock__node *node = rlock__map_find(&memory->map, key, len);
-    return node ? RLOCK__OF(node, rlock__entry, node) : NULL;
+    return node ? (rlock__entry *)node->thing : NULL;
 }
 
 /* --- members --- */
@@ -245,12 +245,12 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     }
     entry = (rlock__entry *)rlock__alloc(sizeof *entry + len);
     if (entry) {
-        memcpy(&entry->node + 1, key, len);
+        memcpy(entry + 1, key, len);
         rlock__list_init(&entry->watches);
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, len);
+        rlock__map_add(&memory->map, &entry->node, entry, (char *)(entry + 1), len);
     }
     return entry;
 }
@@ -556,13 +556,13 @@ static void rlock__memory_fire(rlock_timer *timer) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
         node = &watch->entry->node;
-        tenant->events->woken(tenant->owner, rlock__key(node), node->key_len);
+        tenant->events->woken(tenant->owner, node->key, node->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
         node = &member->entry->node;
         rlock__list_remove(&member->notified);
-        tenant->events->notified(tenant->owner, rlock__key(node), node->key_len, member->token);
+        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
     }
 }
 

@@ -120,8 +120,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
-    rlock__node node;
-    char key[sizeof(uint64_t)]; /* the node's: the token */
+    rlock__node node; /* its key are the bytes of the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -222,7 +221,7 @@ static void rlock__vote_next(rlock__vote *vote) {
 
 static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
     rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
-    return node ? RLOCK__OF(node, rlock__ballot, node) : NULL;
+    return node ? (rlock__ballot *)node->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
@@ -629,8 +628,8 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    memcpy(ballot->key, &ballot->token, sizeof ballot->key);
-    rlock__map_add(&council->map, &ballot->node, sizeof ballot->key);
+    rlock__map_add(&council->map, &ballot->node, ballot, (const char *)&ballot->token,
+                   sizeof ballot->token);
     return ballot;
 }
 
