@@ -3291,7 +3291,6 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__MARKER 24u       /* of the name of a marker, after the prefix, with a NUL */
 #define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
-#define RLOCK__LUA_MAX 4608u           /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
 #define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
@@ -3537,178 +3536,696 @@ static bool rlock__is_node(const rlock__redis *redis) {
 /* ------------------------------------------------------------------------------------------------
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
- * docs/protocol.md shows them as they are written, with comments. Here they are as they are kept:
- * without what a server does not need, and with a byte for each word that stands in them often.
- * `tools/join --script NAME` prints one as it is sent; its SHA-1, which stands before it, is that
- * of this text.
+ * They stand here as they are sent, behind their SHA-1: `tools/join --script NAME` prints one. With
+ * comments they are in src/lua/, and in docs/protocol.md.
  */
 
-#define RLOCK__LUA_STRING_ACQUIRE                                                                  \
-    "\200\220H,\256r,I\321\222\240,\273\264,\317\217b\213b\225f\252\304end \200\323\270\231G\227H" \
-    ")\247\230\201\257m\266\203m\215\315end\306i\301\267+h\240\314\202S\227H,\263i+I\221),\276+"   \
-    "\300)i=\263i\210\201b\205\325\320\261 \202\311\276\210\203i"
-#define RLOCK__SHA_STRING_ACQUIRE "\321z\337\347\331A\361Wb\237\204\277\362\236\265/}e@\270"
-#define RLOCK__LUA_STRING_RENEW "\200\220\256r\321\273\317\217b\225f\252b\2130\272\325\331"
-#define RLOCK__SHA_STRING_RENEW "\316\257=\023t\246\306\306\272\003w\323Zm\226p\3158\270\376"
-#define RLOCK__LUA_STRING_RELEASE \
-    "\200\220a=\222\211,\317\217b\225\2061]\207\203b\2130\272\203\202\302"
-#define RLOCK__SHA_STRING_RELEASE \
-    "\262g\245\222\026\200\020q\373\355\226\345\354\326\234+\352\360\033-"
-#define RLOCK__LUA_STRING_RENEW_MANY                                                               \
-    "\200a,O,E,r,f=\251,{},\273\264\200b\235MG\227\327\313O\223=\230\201b\223\226E\244\206d+3]"    \
-    "\207O\223\235\255\220r,'GT\214\200e=O\223\2260\213\304\2340 \201e>0\205O\223\235\255\220\262" \
-    "m\242\265f)\237end \202\254\327\203table.concat(O)"
-#define RLOCK__SHA_STRING_RENEW_MANY "c\363$z\322u]\022\211\220X\214\327\3018\035n\220\372\377"
-#define RLOCK__LUA_REDISSON_ACQUIRE                                                               \
-    "\200\220H,\256r,I,\322\222\240,\273\264,\251,\270 \200K\235H\254\220f)\2261 \201\224K\213"   \
-    "\202\254\233\2261\252\304end \200\323\236G\227H)\247\230\201\257m\266\203m\215\315end\306i"  \
-    "\301\267+h\240\314\202S\227H,\263i+I\221),\276+\300)i=\263i\210\201K\205\324H\3111\320\261 " \
-    "\202H\3111)\200b=\236\255\220r\217\257b\266\202\302\203b\215end \203i"
-#define RLOCK__SHA_REDISSON_ACQUIRE "\2337^\377:\337\356:\0351\036L\352IL\254h\231v\351"
-#define RLOCK__LUA_REDISSON_RENEW \
-    "\200\220\256r\321\273\251 \201\202H\254\220f\277\203\202\254\233\221\215\324H\3111\331"
-#define RLOCK__SHA_REDISSON_RENEW \
-    "\302\370R\271\225\343\352\211=\015\231\307\313\012\273\230\374R\335\350"
-#define RLOCK__LUA_REDISSON_RELEASE                                                              \
-    "\200\220\212\322\2062\241\251,\270 \201\202H\254\220\2061]\277\203\202\254\233\221\215\202" \
-    "\302\236\303\212\230\217\264\207\236S\303\212\230\210\2031"
-#define RLOCK__SHA_REDISSON_RELEASE "X\020\214\366\266>\033\202Z#2\343X\301\214\023\2640\222Q"
-#define RLOCK__LUA_QUARANTINE                                                                      \
-    "\200k,\243a=\222\211,\2064\241\251\306\200n,g\235INFO\204's\250v\250\214,\202INFO\204'replic" \
-    "ation\214\200d\301+\305h\240/1\267)\200e=n\253'run_id:\310\214\200\220i=g\253'\326:\310.-"    \
-    "\3262:\310\214\200f\235G\227k)\247'0 0 0'\200m,l,b=f\253'^\310 \310 \307$\214\201\224c\216"   \
-    "\224e\216\224b\312'\244(b \274'INFO names no run_id\216\326'\247'its mark\250 is anoth\250 k" \
-    "ey\214}end \201e\225m\216c\225l\213i\253'[^0]\214\234b+0>d\205b=\263d\210\201e\226\2062]\232" \
-    "c\226\264\232d-j<b+0\205b=\263d-j\210\201f\225e\245\260c\245\260b\205\202S\227k,e\245\260c"   \
-    "\245\260b\210\203\275b+\2061]-d,0)"
-#define RLOCK__SHA_QUARANTINE "\230*\3443L\007\026\017\306\3325w,)\351\022\007|9\030"
-#define RLOCK__LUA_WORDS                                                                           \
-    "\006local \003if \002a\231\002\271 \002',\002 \207\005ARGV[\005then \005)end \003[1]\002b,"   \
-    "\002 \232\002')\005 end \002 \234\002)\201\002c,\002-1\004KEYS\003[d]\004not \002~=\002=="    \
-    "\003ET\204\003'0'\002('\002\274 \002c)\002\247 \002=\202\002k\231\005\210end \003[2]\002],"   \
-    "\002in\002j,\002..\002\244'\002\226'\002or\002er\012redis.call\002\205\203\007:match(\007EXI" \
-    "STS\204\010PEXPIRE\204\002f,\005type(\003 '\244\004else\005math.\021str\242g.f\247mat\231%.0" \
-    "f\204\003\2063]\003(e,\011)\246table'\207\003000\013redis.pcall\006return\004 \247\221\215"   \
-    "\006\2061\241\2062\241\003and\005\262max(\005'PX\204r\004)\2260\205\006864\26700\006=h\211*1" \
-    "\267\005DEL\204\233\010PUBLISH\204\007\202PTTL\204\233\006\262flo\247(H \200h=\270\231TIME"   \
-    "\214\201h.\250r\312fences, queues\213quarant\242e need TIME \242 scripts:\260h.\250r}end "    \
-    "\005(%d+)\005(%x+)\004S\227\220\256\013\205\271{\250r='ERR \024f\234d,c \242 ipairs(\222)do " \
-    "\015\201m+1>i\205i=m+1\215;\201\224m\253'^%d+$\214\234m+I>=2^53\312the fence count\250 is no" \
-    " \316 below 2^53'}\005numb\250\010\251 \200b\235G\227c\013\330\262huge),r)\237\006,a=\222"    \
-    "\211,\007a,k=\222\211,\011i=\230\201H\205\200m=\024\200e\235PTTL\204\233\201r\225\230\207"    \
-    "\201e<0\205\202\006\324\311'XX'\014mast\250_replid\012unpack(\222))\013)\261 \202\255\220"    \
-    "\275\262m\242\265\012\330\264),r)\237\304\2031"
+/* A line of a script is a line here. */
+/* clang-format off */
 
-#define RLOCK__LUA_STRING_INSPECT                                                                  \
-    "\200\220a=\222\211,\317\217\224b\205\271'0 0 \221 1 \221 'end \271'1\260\304\245 \221 0 \221" \
-    "\260b"
-#define RLOCK__SHA_STRING_INSPECT "[G\320\243\030\267\315T\372\215\317-\301\002\221\262\217\224Pz"
-#define RLOCK__LUA_STRING_FORCE "\200\220a=\222\211,\251 \203\202G\227\233\232\202\302\2340"
-#define RLOCK__SHA_STRING_FORCE "\034\267\236\223\271\207\365\031K\247dv\206\212\2673G\306\024\021"
-#define RLOCK__LUA_REDISSON_INSPECT                                                             \
-    "\200\220a=\222\211,\251 \200b\235H\222\204\233\211\201\224b\205\271'0 0 \221 1 \221 'end " \
-    "\271'1\260\304\245 \221 0 \221\260b"
-#define RLOCK__SHA_REDISSON_INSPECT "\134\001\311\032e\014`q\321\264\257\374\237>`\203Ir\375\356"
-#define RLOCK__LUA_REDISSON_FORCE                                                               \
-    "\200\220\212\322\2061\241\251,\270 \201\202HLEN\204\233\2260\2520\215\202\302\236\303\212" \
-    "\230\217\2062]\207\236S\303\212\230\210\2031"
-#define RLOCK__SHA_REDISSON_FORCE "\345\020\014\333\3169\345Y$\206\313I\313\226\211\335&%J\317"
-#define RLOCK__LUA_KEYS_ACQUIRE                                                                    \
-    "\200\256r,I=\273\264\200a,g,\212i=\251,#\222,{},\230\201I\205g=g/2\215\336g\334b\223\235G"    \
-    "\227\222\223\217b\223\232b\223\225f\252\202PTTL\204\222\223\237\201I\205\200h=\270\231TIME"   \
-    "\214\201h.\250r\312fences, queues\213quarant\242e need TIME \242 scripts:\260h.\250r}end i"   \
-    "\301\267+h\240\360\200m\235G\227\222\223)\247\230\315end \314end \200j=\263i+I\221)i=\263i)"  \
-    "\360\202S\227\222\223,\243\276+\300\237\336g\334\201\224b\223\207\202S\227\222\223,\256\276)" \
-    "\261 \337\222\223\325\320end\215\203i"
-#define RLOCK__SHA_KEYS_ACQUIRE \
-    "\305\004\364\265\357\207\004\220)z\215\240\030\277\327\243<\0323\177"
-#define RLOCK__LUA_KEYS_RENEW                                                                      \
-    "\200a=\251 \313\200b\235G\227\233\201b\225\2061]\207\203b\2130\272end \313\200e\235PTTL\204"  \
-    "\233\201\2062]\225\230\207\201e<0\205\202S\227\220\2061\241'XX\214\261 \202\255\220\275\262m" \
-    "\242\265\264),\2062])\237end \202\254\327\2031"
-#define RLOCK__SHA_KEYS_RENEW "\372\320\303Ik\027Q\304\251\216.\307\201\264\373\205\305\016\330\211"
-#define RLOCK__LUA_KEYS_RELEASE                                                                   \
-    "\200p=1 \313\200b=\270\231G\227\233\201b\226\2061]\207\251\231\302\261\201\257b\266p=b \261" \
-    "\201p\2261\205p=b\2130\272end \203p"
-#define RLOCK__SHA_KEYS_RELEASE "F\262d\220$\230\374)\225\000\033=\012BPc\017V\212\237"
-#define RLOCK__LUA_QUEUE                                                                           \
-    "\200_k,_m,r,_l,_o,I,H=\2064\241\2065\241\2066\241\2067\241\2068\241\2069\241\222[3]\351\201B" \
-    "\2460'\232\224H\213\202\254\212j\277\337f+r \200_n=x\246f'\234g\253':\307%a$\214+0>1 \200t="  \
-    "\236\344\212(_n \274-c\216\233\245\204g)\200o=\257t)\246\316'\232\236\255\212r\217\257o\266"  \
-    "\332\212g\210\203\257o)\246\316'\274\230\234o\216t\215\201B\2462'\232\202\254j\277\337\343"   \
-    "\345g)\2340)\332\212g)\203c>f\2131\272\363\200X=\343l\211\226g\213l\240\234l[3]\232\345g)"    \
-    "\2340)\333O(\233\200L=f+\262huge \203c>L\213L\216\275f+r,\305\233+1\210\333_g(t)\337O(X)\200" \
-    "s=Y \274'\300'\234c-f \200o=\224t\213V(s)\200\323\236G\227H)\247\230\201\257m\266\203m\215"   \
-    "\315end\306i\301\267+h\240\314\202S\227H,\263i+I\221),\276+\300)i=\263i\210o=W(g,y(g),\220s," \
-    "o\217o\216t\252o\216i\215\200_i=\236\342\340\230)\211\203_i\213_i\341\226g\341\232i\245+'"    \
-    "\234i\215\201B\2460'\207\201\224l\211\232\202\254j\277\203_g(\335\210\201X>f\252_g(\237\201B" \
-    "\2462'\207\201X\2260\205\332\243g)\261 \332\212g\217X<=f\205\236ZREM\204\243g\237\201l\211"   \
-    "\226g\213\224l[3]\207l={}end E=\236\342\340\340C\217\224E\211\207\203X>f\2131\272end \361_m"  \
-    "\354_m\355_k\352_k\353_d(\217B\2462'\207\201\224S\205_f(\210\203X>f\2131\272\200_j \201q<v"   \
-    "\213l\211\364\210\201_o\225''\232\343\345_o)\2340)>f\205_j=\335 \332\243g\210\201_j\216_f()"  \
-    "\232q+y(g)<=v\216K\205\200p=_g(\217K\213\257p\266\332\212g\210\203p\215\201_l\225\230\207"    \
-    "\200s=_k*30 \245'\202\255\243s)\200m=_e\231\221\214\240\201\202\344\243'NX\204\305(m\2160)+1" \
-    ")+_l\221 \245\204g\277\202\344\243\305\202Z\346\204\243g))+_l\221 \245\204g\210\201\224m\205" \
-    "\202\255\243s\237\337l[3]\232to\316(\356\214\240)c=\262m\242(c\216P\2160,P\216c\2160)\203c>0" \
-    "\213\262ceil(c-f)\247\221"
-#define RLOCK__SHA_QUEUE "\3754 \323\016\222\215\366\021\211\270\177\202\373Im9\223]\002"
-#define RLOCK__LUA_QUEUE_RENEW                                                                     \
-    "\351\362function O(\233\200L=f+\2067]\203c>L\213L\216\275f+\2066\241\305\233+1\210\337\343"   \
-    "\345g)\2340\217c<=f\205\271\221\215\201\2066]\225\230\207c=O(\233\200d=W(g,y(g),\220c-\256V(" \
-    "c-f)\217d\252d\215end \345g)\2031"
-#define RLOCK__SHA_QUEUE_RENEW "!&\230C\024Z\204\026\014b\205\231\270t\215\202AH6\232"
-#define RLOCK__LUA_QUEUE_QUESTION                                                                  \
-    "\351\363\361\2065]\354\2065]\355\2064]\352\2064]\353\200i,w=D\231\347\214,D\231(-\242f\204'"  \
-    "\231\244-f)\200m=(#i+#w)/2 _d()\200J\235\342\340\230)\211\201J\213J\253R)\207y(J\210\201B"    \
-    "\2463'\207\337\275i[#i]\234\256-(w\240\247-f))\271\231%\357\357d %s\214:f\247mat(m,c-\256"    \
-    "\202ZCARD\204j),\275v-q,0),\202ZRANK\204\243g)\247\221,((i\211\234w\211\247'\214:gsub\231:%d" \
-    "+.$\204'\214)\210\201B\2464'\364)Z(i)Z(w)\336#i,2\334_a(i\223\210\336#w,2\334_a(w\223\210"    \
-    "\261 m=0 \200e,r='p\250mits:'\244\2066\241'\300'\200o=V(r\217\2066]\225\230\207\202\344\212'" \
-    "-\242f\204e\217\224o\205\202\255\212r\237\201l\240\246-\242f'\232l\211\225e\205\332\212l\211" \
-    "\237l={g,0,g,0}_d()_f()\203m"
-#define RLOCK__SHA_QUEUE_QUESTION "\355K\274\332/\034\224\203o\267C\271s>\312\326J\377d'"
-#define RLOCK__LUA_MORE_WORDS                                                                      \
-    "\006\202ZREM\204\012\200function \004 do \004true\006f\234d=1,\003\200c=\002\230,\012:sub(1," \
-    "36)\003\350\204\243\005\262abs(\005ZADD\204\005\202Z\346\204\212\005SCORE\007\231\244\256'+"  \
-    "\242f\006ZRANGE_\200a,k,\212\243B,g,C=\251,\270,\222\211,\222\240,\273'WITH\346S'\200q,v,Y,P" \
-    ",K,S,E\306\200f\301+\305h\240/1\267)\200x,R=g:sub(\221),'^[%x-]+:%d+:\307([fws])$'H*2 while " \
-    "q<v\334\200J=_e\2310\204E)E=nil \200e=J\211\201\224e\252\335\215\200n=y(e\217S\252end \201n<" \
-    "=v\205\201q+n>v\216W\265n,f+S-0.5,_\220l\211\232V(_\233)\207\203end q,l=q+n,{e,0,e,0}\201e"   \
-    "\226g\205K=\335 \261\201e\225\2066]\232J\240%1\2260\213\224_a(e)\207q=q-n \332\212e\237\332"  \
-    "\243e\237-\244G,'0:'\244b\237\336A \274#A\2160\334\201T[A\223\341]\207\332\243A\223\237end "  \
-    "\333_a(e)\203\236\303\035\244e\341,e\253':\307:\214\245:'\244b)\2250\215\333_f()\200_c=\016D" \
-    "\231\347\204'LIMIT\204\340'1\006d %d %\013f\234d=g+1,#\222\334\274\333D(_h,L,\244.)\203\202"  \
-    "\350BY\346\204\212_h,L,C,\244.\210\333M\265_b\217_b\246-\242f'\207Y=\335 v=(x\246s'\232e\253" \
-    "'^p\250mits:\307$\214\234y\231\214)+0 \365do M(w\223,w[d+1]\237\333Z(z,F)\200T,A={}\336#z,2"  \
-    "\334y(z\223,F\210\336#z,2\334\200G,c=z\223\341,\343z[d+1])\332\212z\223\217c%1\2250\213c<=f"  \
-    "\213G\225g\341\232\224T[G]\207T[G\241A=\335,A\216\202\342\340'\221\214\236\303\277\333y\265F" \
-    ")\200n,Q=e\253R\217Q\226x\216F\213Q\252n+0\215\201B\225'2'\207\202G\227b)\202G\227j\210S="    \
-    "\335 \2030\215\333V(s)\200p=\236\255\212s,'GT\214\201p\2261\252\335\215\201p\2250\205\236ZRE" \
-    "M\204\212g\244x\210p\235PTTL\204b)\203p\226\221\216p>=s+0\215\333W\265n,\220s,o)\200t=\236"   \
-    "\344\212((n>1\216x\246f\214\274-c\216\233\245\204e\217\257t\266\203t\215o=o\216\236\255\212s" \
-    "\217\257o)\225'table'\207\203end \201t\2261\205\332\212e\210\203o\215\200C\362l\235\350\204"  \
-    "\212\340'1\204C)\333_e(N,u)u=u\216\202\342N,N,C)while u\211\232\224u\211\253R)do \332\243u"   \
-    "\211)u\235\342N,N,C\210\203u\215\016\207Z(D(-f\245\204f\245\214,\335\216\203end \337\343_b)"  \
-    "\200n=y\265c<=f\217c>f\205q,P=q+n,c\215end \333_d()q,v=0,\264+0 \201l\211\207M(l\211,l\240"   \
-    "\210\201\224l[3]\207\203end M(l[3\241l[4]\217\224P\205\200U=\356\214\201U\211\207M(U\211,U"   \
-    "\240\237q\235ZCOUNT\204\212'\347\214\200w=D\231-\242f\204'\231\244-f)\336#w,2 "
+static const char rlock__lua_string_acquire[] =
+    "bbb581d172423079595416b8a6b6623f25d2db74"
+    "local key,call=KEYS[1],redis.call\n"
+    "local holder=call('GET',key)\n"
+    "if holder and holder~=ARGV[1]then\n"
+    "return call('PTTL',key)\n"
+    "end\n"
+    "local fence='0'\n"
+    "if KEYS[2]then\n"
+    "local last=redis.pcall('GET',KEYS[2])or'0'\n"
+    "if type(last)=='table'then\n"
+    "return last\n"
+    "end\n"
+    "if not last:match('^%d+$')or last+ARGV[3]>=2^53 then\n"
+    "return{err='ERR the fence counter is no number below 2^53'}\n"
+    "end\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "fence=time[1]*1000000+time[2]\n"
+    "if last+1>fence then\n"
+    "fence=last+1\n"
+    "end\n"
+    "call('SET',KEYS[2],string.format('%.0f',fence+ARGV[3]-1),'PX',ARGV[2]+86400000)\n"
+    "fence=string.format('%.0f',fence)\n"
+    "end\n"
+    "if holder then\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('SET',key,ARGV[1],'XX')\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,math.huge),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "else\n"
+    "call('SET',key,ARGV[1],'PX',ARGV[2])\n"
+    "end\n"
+    "return fence";
 
-/* Each word with its length before it. The bytes from RLOCK__LUA_WORD on stand for them, in scripts
- * and in other words. */
-static const char rlock__words[] = RLOCK__LUA_WORDS
+static const char rlock__lua_string_renew[] =
+    "096ff6e2d0ab80728337e95e47c9c043ccb9ae78"
+    "local key,call=KEYS[1],redis.call\n"
+    "local holder=call('GET',key)\n"
+    "if holder~=ARGV[1]then\n"
+    "return holder and 0 or-1\n"
+    "end\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('SET',key,ARGV[1],'XX')\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,ARGV[3]),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "call('PTTL',key)\n"
+    "return 1";
+
+static const char rlock__lua_string_release[] =
+    "7bc779b0dc5cbd2f4c3fc70d0f52a577cce0603a"
+    "local holder=redis.call('GET',KEYS[1])\n"
+    "if holder~=ARGV[1]then\n"
+    "return holder and 0 or-1\n"
+    "end\n"
+    "return redis.call('DEL',KEYS[1])";
+
+static const char rlock__lua_string_renew_many[] =
+    "482e714a0fdc47de7a0d989bfc68adbdc536f0a4"
+    "local call,renewed,head,lease_ms,longest_ms=redis.call,{},ARGV[1],ARGV[2],ARGV[3]\n"
+    "local holders=call('MGET',unpack(KEYS))\n"
+    "for i,key in ipairs(KEYS)do\n"
+    "renewed[i]='0'\n"
+    "if holders[i]==head..ARGV[i+3]then\n"
+    "renewed[i]=call('PEXPIRE',key,lease_ms,'GT')\n"
+    "local left_ms=renewed[i]==0 and call('PTTL',key)or 0\n"
+    "if left_ms>0 then\n"
+    "renewed[i]=call('PEXPIRE',key,math.min(left_ms,longest_ms))\n"
+    "end\n"
+    "end\n"
+    "end\n"
+    "call('EXISTS',unpack(KEYS))\n"
+    "return table.concat(renewed)";
+
+static const char rlock__lua_redisson_acquire[] =
+    "75e6a8ec0da361125a90c58cbea05736951277e2"
+    "local key,call=KEYS[1],redis.call\n"
+    "local mine=call('HEXISTS',key,ARGV[1])==1\n"
+    "if not mine and call('EXISTS',key)==1 then\n"
+    "return call('PTTL',key)\n"
+    "end\n"
+    "local fence='0'\n"
+    "if KEYS[2]then\n"
+    "local last=redis.pcall('GET',KEYS[2])or'0'\n"
+    "if type(last)=='table'then\n"
+    "return last\n"
+    "end\n"
+    "if not last:match('^%d+$')or last+ARGV[3]>=2^53 then\n"
+    "return{err='ERR the fence counter is no number below 2^53'}\n"
+    "end\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "fence=time[1]*1000000+time[2]\n"
+    "if last+1>fence then\n"
+    "fence=last+1\n"
+    "end\n"
+    "call('SET',KEYS[2],string.format('%.0f',fence+ARGV[3]-1),'PX',ARGV[2]+86400000)\n"
+    "fence=string.format('%.0f',fence)\n"
+    "end\n"
+    "if mine then\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('HSET',key,ARGV[1],1)\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,math.huge),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "else\n"
+    "call('HSET',key,ARGV[1],1)\n"
+    "local expires=redis.pcall('PEXPIRE',key,ARGV[2])\n"
+    "if type(expires)=='table'then\n"
+    "call('DEL',key)\n"
+    "return expires\n"
+    "end\n"
+    "end\n"
+    "return fence";
+
+static const char rlock__lua_redisson_renew[] =
+    "2081ddd1f7ac5e384918ffe5acf69bfd6b87fc55"
+    "local key,call=KEYS[1],redis.call\n"
+    "if call('HEXISTS',key,ARGV[1])==0 then\n"
+    "return call('EXISTS',key)-1\n"
+    "end\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('HSET',key,ARGV[1],1)\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,ARGV[3]),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "call('PTTL',key)\n"
+    "return 1";
+
+static const char rlock__lua_redisson_release[] =
+    "57fc2e4d8567be1d5dcfdd51db54fec5b0099aa2"
+    "local call=redis.call\n"
+    "if call('HEXISTS',KEYS[1],ARGV[1])==0 then\n"
+    "return call('EXISTS',KEYS[1])-1\n"
+    "end\n"
+    "call('DEL',KEYS[1])\n"
+    "redis.pcall('PUBLISH',ARGV[2],'0')\n"
+    "if ARGV[3]then\n"
+    "redis.pcall('SPUBLISH',ARGV[2],'0')\n"
+    "end\n"
+    "return 1";
+
+static const char rlock__lua_quarantine[] =
+    "4839d51204e6724ef8d122702852f58bdc648c4b"
+    "local call=redis.call\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "local server,data=call('INFO','server'),call('INFO','replication')\n"
+    "local now_ms=time[1]*1000+math.floor(time[2]/1000)\n"
+    "local run=server:match('run_id:(%x+)')\n"
+    "local history,former=data:match('master_replid:(%x+).-master_replid2:(%x+)')\n"
+    "local text=call('GET',KEYS[1])or'0 0 0'\n"
+    "local old_run,old_history,since=text:match('^(%x+) (%x+) (%d+)$')\n"
+    "if not history or not run or not since then\n"
+    "return{err='ERR '..(since and'INFO names no run_id or master_replid'or'its marker is "
+    "another key')}\n"
+    "end\n"
+    "if run~=old_run or history~=old_history and former:match('[^0]')or since+0>now_ms then\n"
+    "since=string.format('%.0f',now_ms)\n"
+    "end\n"
+    "if run==ARGV[2]and history==ARGV[3]and now_ms-ARGV[4]<since+0 then\n"
+    "since=string.format('%.0f',now_ms-ARGV[4])\n"
+    "end\n"
+    "if text~=run..' '..history..' '..since then\n"
+    "call('SET',KEYS[1],run..' '..history..' '..since)\n"
+    "end\n"
+    "return math.max(since+ARGV[1]-now_ms,0)";
+
 #if RLOCK__HAS_KINDS
-    RLOCK__LUA_MORE_WORDS
+#ifdef __GNUC__ /* C99 promises 4095 bytes of a string, these compilers have no limit */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
 #endif
-    ;
+static const char rlock__lua_string_inspect[] =
+    "61c4be86173a7ab427aef48dcdca7fda47c56084"
+    "local holder=redis.call('GET',KEYS[1])\n"
+    "if not holder then\n"
+    "return'0 0 -1 1 -1 '\n"
+    "end\n"
+    "return'1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..holder";
 
-#define RLOCK__LUA_WORD 128 /* the first one */
+static const char rlock__lua_string_force[] =
+    "707d4771e9ce50ab7d845f9ec38e4a5fcdfb5be2"
+    "return redis.call('GET',KEYS[1])and redis.call('DEL',KEYS[1])or 0";
 
-#define RLOCK__SHA 20 /* bytes of a SHA-1 */
+static const char rlock__lua_redisson_inspect[] =
+    "2ff0092aa58590769fd52cce125ddbbf217ad82a"
+    "local holder=redis.call('HKEYS',KEYS[1])[1]\n"
+    "if not holder then\n"
+    "return'0 0 -1 1 -1 '\n"
+    "end\n"
+    "return'1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..holder";
 
-#define RLOCK__SCRIPT(name) RLOCK__SHA_##name RLOCK__LUA_##name
+static const char rlock__lua_redisson_force[] =
+    "04708c5ff02b011c30f15fca80ad41860faee0e3"
+    "if redis.call('HLEN',KEYS[1])==0 then\n"
+    "return 0\n"
+    "end\n"
+    "redis.call('DEL',KEYS[1])\n"
+    "redis.pcall('PUBLISH',ARGV[1],'0')\n"
+    "if ARGV[2]then\n"
+    "redis.pcall('SPUBLISH',ARGV[1],'0')\n"
+    "end\n"
+    "return 1";
 
-static const char rlock__renew_many[] = RLOCK__SCRIPT(STRING_RENEW_MANY);
-static const char rlock__quarantine_script[] = RLOCK__SCRIPT(QUARANTINE);
+static const char rlock__lua_keys_acquire[] =
+    "16740676c353fbdca08151f83149cea13f2a0c26"
+    "local call,keys,holders,fence=redis.call,#KEYS,{},'0'\n"
+    "if ARGV[3]then\n"
+    "keys=keys/2\n"
+    "end\n"
+    "for i=1,keys do\n"
+    "holders[i]=call('GET',KEYS[i])\n"
+    "if holders[i]and holders[i]~=ARGV[1]then\n"
+    "return call('PTTL',KEYS[i])\n"
+    "end\n"
+    "end\n"
+    "if ARGV[3]then\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "fence=time[1]*1000000+time[2]\n"
+    "for i=keys+1,#KEYS do\n"
+    "local last=call('GET',KEYS[i])or'0'\n"
+    "if not last:match('^%d+$')or last+ARGV[3]>=2^53 then\n"
+    "return{err='ERR the fence counter is no number below 2^53'}\n"
+    "end\n"
+    "if last+1>fence then\n"
+    "fence=last+1\n"
+    "end\n"
+    "end\n"
+    "local next_last=string.format('%.0f',fence+ARGV[3]-1)\n"
+    "fence=string.format('%.0f',fence)\n"
+    "for i=keys+1,#KEYS do\n"
+    "call('SET',KEYS[i],next_last,'PX',ARGV[2]+86400000)\n"
+    "end\n"
+    "end\n"
+    "for i=1,keys do\n"
+    "if not holders[i]then\n"
+    "call('SET',KEYS[i],ARGV[1],'PX',ARGV[2])\n"
+    "else\n"
+    "local key=KEYS[i]\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('SET',key,ARGV[1],'XX')\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,math.huge),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "end\n"
+    "end\n"
+    "return fence";
+
+static const char rlock__lua_keys_renew[] =
+    "300dd0408f115596eafc88ee13ce03ffb2eaf01f"
+    "local call=redis.call\n"
+    "for i,key in ipairs(KEYS)do\n"
+    "local holder=call('GET',key)\n"
+    "if holder~=ARGV[1]then\n"
+    "return holder and 0 or-1\n"
+    "end\n"
+    "end\n"
+    "for i,key in ipairs(KEYS)do\n"
+    "local left_ms=call('PTTL',key)\n"
+    "if ARGV[2]~='0'then\n"
+    "if left_ms<0 then\n"
+    "call('SET',key,ARGV[1],'XX')\n"
+    "else\n"
+    "call('PEXPIRE',key,math.max(math.min(left_ms,ARGV[3]),ARGV[2]))\n"
+    "end\n"
+    "end\n"
+    "end\n"
+    "call('EXISTS',unpack(KEYS))\n"
+    "return 1";
+
+static const char rlock__lua_keys_release[] =
+    "197c0d03fe5d81180ceaa1d59dceaa0731dc1ec2"
+    "local result=1\n"
+    "for i,key in ipairs(KEYS)do\n"
+    "local holder=redis.pcall('GET',key)\n"
+    "if holder==ARGV[1]then\n"
+    "redis.call('DEL',key)\n"
+    "elseif type(holder)=='table'then\n"
+    "result=holder\n"
+    "elseif result==1 then\n"
+    "result=holder and 0 or-1\n"
+    "end\n"
+    "end\n"
+    "return result";
+
+static const char rlock__lua_queue[] =
+    "2c0333085ca7f16e8b5c5fc057f72a7dee9e4238"
+    "local call,pcall,holders,queue,op,me,scores=\n"
+    "redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'\n"
+    "local used,permits,changed,first_end,mine,wrong,head\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "local now=time[1]*1000+math.floor(time[2]/1000)\n"
+    "local sort,pattern=me:sub(-1),'^[%x-]+:%d+:(%d+)([fws])$'\n"
+    "if op=='0'and not KEYS[3]and call('EXISTS',holders,queue)==0 then\n"
+    "local ends=now+ARGV[6]\n"
+    "local negative=sort=='f'or me:match(':(%d+)%a$')+0>1\n"
+    "local new=pcall('ZADD',holders,(negative and-ends or ends)..'',me)\n"
+    "local lives=type(new)=='number'and pcall('PEXPIRE',holders,ARGV[6])\n"
+    "if type(lives)=='table'then\n"
+    "call('ZREM',holders,me)\n"
+    "end\n"
+    "return type(lives)=='number'and'0'or lives or new\n"
+    "end\n"
+    "if op=='2'and call('EXISTS',queue)==0 then\n"
+    "local ends=math.abs(call('ZSCORE',holders,me)or 0)\n"
+    "call('ZREM',holders,me)\n"
+    "return ends>now and 1 or-1\n"
+    "end\n"
+    "local function weight(member,any)\n"
+    "local number,its_sort=member:match(pattern)\n"
+    "if its_sort==sort or any and its_sort then\n"
+    "return number+0\n"
+    "end\n"
+    "if op~='2'then\n"
+    "call('GET',holders)\n"
+    "call('GET',queue)\n"
+    "end\n"
+    "wrong=true\n"
+    "return 0\n"
+    "end\n"
+    "local function touch(ms)\n"
+    "local result=pcall('PEXPIRE',holders,ms,'GT')\n"
+    "if result==1 then\n"
+    "return true\n"
+    "end\n"
+    "if result~=0 then\n"
+    "pcall('ZREM',holders,me..sort)\n"
+    "end\n"
+    "result=call('PTTL',holders)\n"
+    "return result==-1 or result>=ms+0\n"
+    "end\n"
+    "local function hold(member,number,ends,ms,lives)\n"
+    "local new=pcall('ZADD',holders,((number>1 or sort=='f')and-ends or ends)..'',member)\n"
+    "if type(new)=='table'then\n"
+    "return new\n"
+    "end\n"
+    "lives=lives or pcall('PEXPIRE',holders,ms)\n"
+    "if type(lives)~='table'then\n"
+    "return\n"
+    "end\n"
+    "if new==1 then\n"
+    "call('ZREM',holders,member)\n"
+    "end\n"
+    "return lives\n"
+    "end\n"
+    "local two=call('ZRANGE',holders,'0','1',scores)\n"
+    "local function member_at(rank,found)\n"
+    "found=found or call('ZRANGE',queue,rank,rank,scores)\n"
+    "while found[1]and not found[1]:match(pattern)do\n"
+    "call('ZREM',queue,found[1])\n"
+    "found=call('ZRANGE',queue,rank,rank,scores)\n"
+    "end\n"
+    "return found\n"
+    "end\n"
+    "local my_end=math.abs(two[1]==me and two[2]or two[3]and call('ZSCORE',holders,me)or 0)\n"
+    "local function renewed(ends)\n"
+    "local most=now+math.huge\n"
+    "return ends>most and most or math.max(now+ARGV[6],math.floor(ends)+1)\n"
+    "end\n"
+    "local function grant(new)\n"
+    "local ends=renewed(my_end)\n"
+    "local ms=changed and'86400000'or ends-now\n"
+    "local lives=not new and touch(ms)\n"
+    "local fence='0'\n"
+    "if KEYS[3]then\n"
+    "local last=pcall('GET',KEYS[3])or'0'\n"
+    "if type(last)=='table'then\n"
+    "return last\n"
+    "end\n"
+    "if not last:match('^%d+$')or last+ARGV[9]>=2^53 then\n"
+    "return{err='ERR the fence counter is no number below 2^53'}\n"
+    "end\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "fence=time[1]*1000000+time[2]\n"
+    "if last+1>fence then\n"
+    "fence=last+1\n"
+    "end\n"
+    "call('SET',KEYS[3],string.format('%.0f',fence+ARGV[9]-1),'PX',ARGV[6]+86400000)\n"
+    "fence=string.format('%.0f',fence)\n"
+    "end\n"
+    "lives=hold(me,weight(me),ends,ms,lives)\n"
+    "if lives or new then\n"
+    "return lives or fence\n"
+    "end\n"
+    "local next_member=pcall('ZRANGE',queue,'0','0')[1]\n"
+    "return next_member and next_member:sub(1,36)==me:sub(1,36)and fence..'+'or fence\n"
+    "end\n"
+    "if op=='0'then\n"
+    "if not two[1]and call('EXISTS',queue)==0 then\n"
+    "return grant(true)\n"
+    "end\n"
+    "if my_end>now then\n"
+    "return grant()\n"
+    "end\n"
+    "end\n"
+    "if op=='2'then\n"
+    "if my_end==0 then\n"
+    "call('ZREM',queue,me)\n"
+    "else\n"
+    "call('ZREM',holders,me)\n"
+    "if my_end<=now then\n"
+    "pcall('ZREM',queue,me)\n"
+    "end\n"
+    "end\n"
+    "if two[1]==me and not two[3]then\n"
+    "two={}\n"
+    "end\n"
+    "head=pcall('ZRANGE',queue,'0','0',scores)\n"
+    "if not head[1]then\n"
+    "return my_end>now and 1 or-1\n"
+    "end\n"
+    "end\n"
+    "local function between(least,most,...)\n"
+    "return call('ZRANGEBYSCORE',holders,least,most,scores,...)\n"
+    "end\n"
+    "local function note(member,score)\n"
+    "if score=='-inf'then\n"
+    "changed=true\n"
+    "permits=(sort=='s'and member:match('^permits:(%d+)$')or weight(''))+0\n"
+    "return\n"
+    "end\n"
+    "local ends=math.abs(score)\n"
+    "local number=weight(member,ends<=now)\n"
+    "if ends>now then\n"
+    "used,first_end=used+number,ends\n"
+    "end\n"
+    "end\n"
+    "local function count_holders()\n"
+    "used,permits=0,ARGV[3]+0\n"
+    "if two[1]then\n"
+    "note(two[1],two[2])\n"
+    "end\n"
+    "if not two[3]then\n"
+    "return\n"
+    "end\n"
+    "note(two[3],two[4])\n"
+    "if not first_end then\n"
+    "local live=between('('..now,'+inf','LIMIT','0','1')\n"
+    "if live[1]then\n"
+    "note(live[1],live[2])\n"
+    "end\n"
+    "end\n"
+    "used=call('ZCOUNT',holders,'('..now,'+inf')\n"
+    "local heavy=between('-inf','('..-now)\n"
+    "for i=1,#heavy,2 do\n"
+    "note(heavy[i],heavy[i+1])\n"
+    "end\n"
+    "end\n"
+    "local function drop(members,any)\n"
+    "local expelled,waiters={}\n"
+    "for i=1,#members,2 do\n"
+    "weight(members[i],any)\n"
+    "end\n"
+    "for i=1,#members,2 do\n"
+    "local client,ends=members[i]:sub(1,36),math.abs(members[i+1])\n"
+    "call('ZREM',holders,members[i])\n"
+    "if ends%1~=0 and ends<=now and client~=me:sub(1,36)and not expelled[client]then\n"
+    "expelled[client],waiters=true,waiters or call('ZRANGE',queue,'0','-1')\n"
+    "pcall('PUBLISH',ARGV[5]..client,'0:'..holders)\n"
+    "end\n"
+    "end\n"
+    "for i=1,waiters and#waiters or 0 do\n"
+    "if expelled[waiters[i]:sub(1,36)]then\n"
+    "call('ZREM',queue,waiters[i])\n"
+    "end\n"
+    "end\n"
+    "end\n"
+    "local function notify(member)\n"
+    "return pcall('PUBLISH',ARGV[5]..member:sub(1,36),\n"
+    "member:match(':(%d+):')..':'..holders)~=0\n"
+    "end\n"
+    "local function offer()\n"
+    "local stays_ms=ARGV[4]*2\n"
+    "while used<permits do\n"
+    "local first=member_at('0',head)\n"
+    "head=nil\n"
+    "local member=first[1]\n"
+    "if not member then\n"
+    "return true\n"
+    "end\n"
+    "local number=weight(member)\n"
+    "if wrong then\n"
+    "return\n"
+    "end\n"
+    "if number<=permits then\n"
+    "if used+number>permits or\n"
+    "hold(member,number,now+ARGV[4]-0.5,stays_ms,two[1]and touch(stays_ms))then\n"
+    "return\n"
+    "end\n"
+    "used,two=used+number,{member,0,member,0}\n"
+    "if member==me then\n"
+    "mine=true\n"
+    "elseif member~=ARGV[6]and first[2]%1==0 and not notify(member)then\n"
+    "used=used-number\n"
+    "call('ZREM',holders,member)\n"
+    "end\n"
+    "end\n"
+    "call('ZREM',queue,member)\n"
+    "end\n"
+    "end\n"
+    "if op>'2'then\n"
+    "local light,heavy=between('('..now,'+inf'),between('(-inf','('..-now)\n"
+    "local held=(#light+#heavy)/2\n"
+    "count_holders()\n"
+    "local first=call('ZRANGE',queue,'0','0')[1]\n"
+    "if first and first:match(pattern)then\n"
+    "weight(first)\n"
+    "end\n"
+    "if op=='3'then\n"
+    "local ends=math.max(light[#light]or now,-(heavy[2]or-now))\n"
+    "return('%d %d %d %d %d %s'):format(held,ends-now,call('ZCARD',queue),\n"
+    "math.max(permits-used,0),call('ZRANK',queue,me)or-1,\n"
+    "((light[1]or heavy[1]or''):gsub(':%d+.$','')))\n"
+    "end\n"
+    "if op=='4'then\n"
+    "drop(between(-now..'',now..''),true)\n"
+    "drop(light)\n"
+    "drop(heavy)\n"
+    "for i=1,#light,2 do\n"
+    "notify(light[i])\n"
+    "end\n"
+    "for i=1,#heavy,2 do\n"
+    "notify(heavy[i])\n"
+    "end\n"
+    "else\n"
+    "held=0\n"
+    "local member,day_ms='permits:'..ARGV[6],'86400000'\n"
+    "local lives=touch(day_ms)\n"
+    "if ARGV[6]~='0'then\n"
+    "call('ZADD',holders,'-inf',member)\n"
+    "if not lives then\n"
+    "call('PEXPIRE',holders,day_ms)\n"
+    "end\n"
+    "end\n"
+    "if two[2]=='-inf'and two[1]~=member then\n"
+    "call('ZREM',holders,two[1])\n"
+    "end\n"
+    "end\n"
+    "two={me,0,me,0}\n"
+    "count_holders()\n"
+    "offer()\n"
+    "return held\n"
+    "end\n"
+    "count_holders()\n"
+    "if op=='2'then\n"
+    "if not wrong then\n"
+    "offer()\n"
+    "end\n"
+    "return my_end>now and 1 or-1\n"
+    "end\n"
+    "local next_to_writer\n"
+    "if used<permits and two[1]then\n"
+    "drop(between(-now..'',now..''),true)\n"
+    "end\n"
+    "if ARGV[8]~=''and math.abs(call('ZSCORE',holders,ARGV[8])or 0)>now then\n"
+    "next_to_writer=true\n"
+    "call('ZREM',queue,me)\n"
+    "end\n"
+    "if next_to_writer or offer()and used+weight(me)<=permits or mine then\n"
+    "local result=grant()\n"
+    "if mine and type(result)=='table'then\n"
+    "call('ZREM',holders,me)\n"
+    "end\n"
+    "return result\n"
+    "end\n"
+    "if ARGV[7]~='0'then\n"
+    "local ms=ARGV[4]*30 ..''\n"
+    "call('PEXPIRE',queue,ms)\n"
+    "local last=member_at('-1')[2]\n"
+    "if call('ZADD',queue,'NX',math.floor((last or 0)+1)+ARGV[7]-1 ..'',me)==0 then\n"
+    "call('ZADD',queue,math.floor(call('ZSCORE',queue,me))+ARGV[7]-1 ..'',me)\n"
+    "end\n"
+    "if not last then\n"
+    "call('PEXPIRE',queue,ms)\n"
+    "end\n"
+    "end\n"
+    "local ends=two[3]and tonumber(between('('..now,'+inf','LIMIT','0','1')[2])\n"
+    "ends=math.min(ends or first_end or 0,first_end or ends or 0)\n"
+    "return ends>0 and math.ceil(ends-now)or-1";
+
+static const char rlock__lua_queue_renew[] =
+    "397493d82a7febd65967e98c3fa02095cf87088d"
+    "local call,pcall,holders,queue,op,me,scores=\n"
+    "redis.call,redis.pcall,KEYS[1],KEYS[2],ARGV[1],ARGV[2],'WITHSCORES'\n"
+    "local used,permits,changed,first_end,mine,wrong,head\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "local now=time[1]*1000+math.floor(time[2]/1000)\n"
+    "local sort,pattern=me:sub(-1),'^[%x-]+:%d+:(%d+)([fws])$'\n"
+    "local function weight(member,any)\n"
+    "local number,its_sort=member:match(pattern)\n"
+    "if its_sort==sort or any and its_sort then\n"
+    "return number+0\n"
+    "end\n"
+    "if op~='2'then\n"
+    "call('GET',holders)\n"
+    "call('GET',queue)\n"
+    "end\n"
+    "wrong=true\n"
+    "return 0\n"
+    "end\n"
+    "local function touch(ms)\n"
+    "local result=pcall('PEXPIRE',holders,ms,'GT')\n"
+    "if result==1 then\n"
+    "return true\n"
+    "end\n"
+    "if result~=0 then\n"
+    "pcall('ZREM',holders,me..sort)\n"
+    "end\n"
+    "result=call('PTTL',holders)\n"
+    "return result==-1 or result>=ms+0\n"
+    "end\n"
+    "local function hold(member,number,ends,ms,lives)\n"
+    "local new=pcall('ZADD',holders,((number>1 or sort=='f')and-ends or ends)..'',member)\n"
+    "if type(new)=='table'then\n"
+    "return new\n"
+    "end\n"
+    "lives=lives or pcall('PEXPIRE',holders,ms)\n"
+    "if type(lives)~='table'then\n"
+    "return\n"
+    "end\n"
+    "if new==1 then\n"
+    "call('ZREM',holders,member)\n"
+    "end\n"
+    "return lives\n"
+    "end\n"
+    "local function renewed(ends)\n"
+    "local most=now+ARGV[7]\n"
+    "return ends>most and most or math.max(now+ARGV[6],math.floor(ends)+1)\n"
+    "end\n"
+    "local ends=math.abs(call('ZSCORE',holders,me)or 0)\n"
+    "if ends<=now then\n"
+    "return-1\n"
+    "end\n"
+    "if ARGV[6]~='0'then\n"
+    "ends=renewed(ends)\n"
+    "local failed=hold(me,weight(me),ends,ends-now,touch(ends-now))\n"
+    "if failed then\n"
+    "return failed\n"
+    "end\n"
+    "end\n"
+    "call('ZSCORE',holders,me)\n"
+    "return 1";
+
+#endif /* RLOCK__HAS_KINDS */
+
+/* clang-format on */
+
+#define RLOCK__SHA 40 /* digits of a SHA-1, before each script */
 
 enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
 
@@ -3716,20 +4233,16 @@ static const char *const
     rlock__scripts[RLOCK__HAS_KINDS ? RLOCK__ROWS : RLOCK__ROW_KEYS][RLOCK__HAS_KINDS ? 6 : 3] = {
 #if RLOCK__HAS_KINDS
         /* [row][rlock_op] */
-        {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE),
-         RLOCK__SCRIPT(STRING_INSPECT), RLOCK__SCRIPT(STRING_FORCE), NULL},
-        {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
-         RLOCK__SCRIPT(REDISSON_RELEASE), RLOCK__SCRIPT(REDISSON_INSPECT),
-         RLOCK__SCRIPT(REDISSON_FORCE), NULL},
-        {RLOCK__SCRIPT(KEYS_ACQUIRE), RLOCK__SCRIPT(KEYS_RENEW), RLOCK__SCRIPT(KEYS_RELEASE), NULL,
-         NULL, NULL},
-        {RLOCK__SCRIPT(QUEUE), RLOCK__SCRIPT(QUEUE_RENEW), RLOCK__SCRIPT(QUEUE),
-         RLOCK__SCRIPT(QUEUE_QUESTION), RLOCK__SCRIPT(QUEUE_QUESTION),
-         RLOCK__SCRIPT(QUEUE_QUESTION)}};
+        {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release,
+         rlock__lua_string_inspect, rlock__lua_string_force, NULL},
+        {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release,
+         rlock__lua_redisson_inspect, rlock__lua_redisson_force, NULL},
+        {rlock__lua_keys_acquire, rlock__lua_keys_renew, rlock__lua_keys_release, NULL, NULL, NULL},
+        {rlock__lua_queue, rlock__lua_queue_renew, rlock__lua_queue, rlock__lua_queue,
+         rlock__lua_queue, rlock__lua_queue}};
 #else
-        {RLOCK__SCRIPT(STRING_ACQUIRE), RLOCK__SCRIPT(STRING_RENEW), RLOCK__SCRIPT(STRING_RELEASE)},
-        {RLOCK__SCRIPT(REDISSON_ACQUIRE), RLOCK__SCRIPT(REDISSON_RENEW),
-         RLOCK__SCRIPT(REDISSON_RELEASE)}};
+        {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release},
+        {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release}};
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -4186,50 +4699,16 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-static const char *rlock__lua_word(unsigned n) {
-    const char *word = rlock__words;
-    while (n--) {
-        word += 1 + (unsigned char)*word;
-    }
-    RLOCK_ASSERT(word < rlock__words + sizeof rlock__words - 1);
-    return word;
-}
-
-/* A script, or a part of one, with the words that bytes stand for in it. Returns how long it is;
- * NULL: that is all. */
-static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
-    size_t whole = 0, i;
-    for (i = 0; i < len; i++) {
-        unsigned byte = (unsigned char)lua[i];
-        if (byte >= RLOCK__LUA_WORD) {
-            const char *word = rlock__lua_word(byte - RLOCK__LUA_WORD);
-            whole += rlock__put_lua(redis, word + 1, (unsigned char)*word);
-            continue;
-        }
-        whole++;
-        if (redis) {
-            rlock__put(redis, lua + i, 1);
-        }
-    }
-    return whole;
-}
-
 #define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
 
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     if (full) {
-        const char *lua = script + RLOCK__SHA;
-        size_t len = strlen(lua);
         rlock__put_text(redis, "EVAL");
-        rlock__put_count(redis, '$', rlock__put_lua(NULL, lua, len));
-        rlock__put_lua(redis, lua, len);
-        rlock__put(redis, "\r\n", 2);
+        rlock__put_text(redis, script + RLOCK__SHA);
     } else {
-        char sha[2 * RLOCK__SHA];
-        rlock__hex(sha, script, RLOCK__SHA);
         rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
-        rlock__put_bytes(redis, sha, sizeof sha);
+        rlock__put_bytes(redis, script, RLOCK__SHA);
     }
     rlock__put_number(redis, keys);
 }
@@ -4340,7 +4819,8 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 6u + 2u * command->count);
-    rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
+    rlock__put_eval(redis, rlock__lua_string_renew_many, command->how == RLOCK__HOW_EVAL,
+                    command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
@@ -4366,7 +4846,7 @@ static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
     return len > 0;
 }
 
-/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
+/* Five numbers, a token: see string_inspect.lua. */
 static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     int64_t *numbers[5];
     const char *at = reply->str;
@@ -6104,7 +6584,7 @@ static void rlock__put_quarantine(rlock__redis *redis) {
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
     rlock__put_command(redis, known ? 8 : 5);
-    rlock__put_eval(redis, rlock__quarantine_script, true, 1);
+    rlock__put_eval(redis, rlock__lua_quarantine, true, 1);
     rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
                       "");
     rlock__put_number(redis, (uint64_t)quarantine->ms);
@@ -6995,12 +7475,14 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len, len;
+    size_t bytes = RLOCK__ROOM + 2 * (request->key_len + strlen(redis->prefix)), len;
     const char *key;
     uint32_t i;
+#if RLOCK__HAS_KINDS
     if (rlock__is_queued(request)) {
-        bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
+        bytes += sizeof rlock__lua_queue;
     }
+#endif
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         bytes += len + 16u;
     }
@@ -14468,4 +14950,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: d7a40a76d9a78bde */
+/* tools/join makes this file of src/: edit that. Digest of all above: 8f6be3d80499c5b7 */

@@ -38,7 +38,7 @@ static rlock_client *batch_of(size_t key_len, int64_t last_lease_ms) {
     return batch_aged(key_len, last_lease_ms, 0);
 }
 
-#define RENEW_ALONE by_sha(RLOCK__SHA_STRING_RENEW)
+#define RENEW_ALONE by_sha(rlock__lua_string_renew)
 
 /* Each renewal ends with this status, and each key is held. The lease is longer only after OK. */
 static void batch_ends(int status) {

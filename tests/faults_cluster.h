@@ -70,7 +70,7 @@ static const char *channels_say(const struct words *words) {
                  (unsigned)strlen(word), word, (unsigned)strlen(words->text[1]), words->text[1]);
         return text;
     }
-    return fleet.taken && liar_hears(words, by_sha(RLOCK__SHA_REDISSON_ACQUIRE)) ? ":60000\r\n"
+    return fleet.taken && liar_hears(words, by_sha(rlock__lua_redisson_acquire)) ? ":60000\r\n"
                                                                                  : NULL;
 }
 

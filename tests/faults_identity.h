@@ -102,7 +102,7 @@ static void restart_of_another_server_makes_nothing_sure(void **state) {
     stage_runs(2500);
     assert_int_equal(o->status[RLOCK_ACQUIRED], RLOCK_ERR_UNKNOWN);
     assert_int_equal(kit_stats(client).connects, 3);
-    assert_true(stage_heard(by_sha(RLOCK__SHA_STRING_RELEASE)));
+    assert_true(stage_heard(by_sha(rlock__lua_string_release)));
     assert_int_equal(kit_stats(client).cleaning, 1);
     stage_runs(6000); /* the longest lease and a command timeout have passed */
     assert_int_equal(kit_stats(client).cleaning, 0);

@@ -69,13 +69,13 @@ static bool liar_hears(const struct words *words, const char *command) {
 }
 
 /* True if the command is a script with many renewals. */
-#define RENEW_MANY by_sha(RLOCK__SHA_STRING_RENEW_MANY)
+#define RENEW_MANY by_sha(rlock__lua_string_renew_many)
 #define RENEW_MANY_IN_FULL renew_many_in_full()
 
 static const char *renew_many_in_full(void) {
-    static char words[5 + RLOCK__LUA_MAX + 1];
+    static char words[5 + 8192];
 
-    snprintf(words, sizeof words, "EVAL %s", whole(rlock__renew_many));
+    snprintf(words, sizeof words, "EVAL %s", whole(rlock__lua_string_renew_many));
     return words;
 }
 

@@ -10,9 +10,9 @@
 
 /* Returns the question as it is sent. */
 static const char *the_question(void) {
-    static char words[5 + RLOCK__LUA_MAX + 1];
+    static char words[5 + 8192];
 
-    snprintf(words, sizeof words, "EVAL %s", whole(rlock__quarantine_script));
+    snprintf(words, sizeof words, "EVAL %s", whole(rlock__lua_quarantine));
     return words;
 }
 
@@ -33,9 +33,9 @@ static rlock_client *quarantined(rlock_wire wire, const char *answer, bool once)
 
 /* Returns how many acquires were sent: by SET, or by a script. */
 static int acquires(void) {
-    return stage_count("SET k") + stage_count(by_sha(RLOCK__SHA_STRING_ACQUIRE)) +
-           stage_count(by_sha(RLOCK__SHA_REDISSON_ACQUIRE)) +
-           stage_count(by_sha(RLOCK__SHA_KEYS_ACQUIRE)) + stage_count(by_sha(RLOCK__SHA_QUEUE));
+    return stage_count("SET k") + stage_count(by_sha(rlock__lua_string_acquire)) +
+           stage_count(by_sha(rlock__lua_redisson_acquire)) +
+           stage_count(by_sha(rlock__lua_keys_acquire)) + stage_count(by_sha(rlock__lua_queue));
 }
 
 /* An attempt is told at once, and for how long; a waiter is served when that is over. */

@@ -171,7 +171,7 @@ static void words_that_are_not_known_may_stand_for_anything(void **state) {
         assert_int_equal(stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), 0, 1000),
                          RLOCK_ERR_SERVER);
         stage_runs(0);
-        assert_true(stage_heard(by_sha(RLOCK__SHA_STRING_RELEASE)));
+        assert_true(stage_heard(by_sha(rlock__lua_string_release)));
     }
 }
 
@@ -191,7 +191,7 @@ static void refusal_for_now_is_tried_again_and_leaves_nothing(void **state) {
             status = stage_acquire(stage_owner(RLOCK_WIRE_STRING, "k"), waits_ms[k], 1000);
             assert_int_equal(status, waits_ms[k] ? RLOCK_OK : RLOCK_ERR_SERVER);
             stage_runs(0);
-            assert_false(stage_heard(by_sha(RLOCK__SHA_STRING_RELEASE)));
+            assert_false(stage_heard(by_sha(rlock__lua_string_release)));
         }
     }
 }

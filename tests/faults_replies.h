@@ -124,7 +124,7 @@ static void server_that_never_knows_a_script_is_not_asked_for_ever(void **state)
 
 /* --- a release by one command of the server, where there is one --- */
 
-#define RELEASE by_sha(RLOCK__SHA_STRING_RELEASE)
+#define RELEASE by_sha(rlock__lua_string_release)
 
 static void release_by_one_command_is_as_exact_as_by_script(void **state) {
     static const struct {

@@ -158,15 +158,15 @@ static struct stage_conn *stage_conn(bool watching) {
 
 /* True if a waiter leaves the queue; without fencing the operation follows two keys. */
 static bool stage_hears_leave(const struct words *words) {
-    return liar_hears(words, by_sha(RLOCK__SHA_QUEUE)) && strcmp(words->text[2], "2") == 0 &&
+    return liar_hears(words, by_sha(rlock__lua_queue)) && strcmp(words->text[2], "2") == 0 &&
            strcmp(words->text[3], "taken") == 0 && strcmp(words->text[5], "2") == 0;
 }
 
 /* Returns what an honest server says to the scripts too: granted, with a fencing token or
  * without. */
 static const char *stage_is_honest(const struct words *words) {
-    bool acquire = liar_hears(words, by_sha(RLOCK__SHA_STRING_ACQUIRE)) ||
-                   liar_hears(words, by_sha(RLOCK__SHA_REDISSON_ACQUIRE));
+    bool acquire = liar_hears(words, by_sha(rlock__lua_string_acquire)) ||
+                   liar_hears(words, by_sha(rlock__lua_redisson_acquire));
 
     if (acquire && strcmp(words->text[3], "taken") != 0) {
         return strcmp(words->text[2], "2") == 0 ? "$16\r\n1763710000000000\r\n" : "$1\r\n0\r\n";

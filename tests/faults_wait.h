@@ -223,7 +223,7 @@ static void grant_that_is_cut_off_is_cleaned_up(void **state) {
         waits_end_so(":2\r\n");
         stage_runs(3000);
         assert_int_equal(kit_stats(client).cleaning, 0);
-        assert_true(stage_count(RELEASED_IN_FULL) + stage_count(by_sha(RLOCK__SHA_STRING_RELEASE)) >
+        assert_true(stage_count(RELEASED_IN_FULL) + stage_count(by_sha(rlock__lua_string_release)) >
                     (*waits[i] == ':'));
     }
 }

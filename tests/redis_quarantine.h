@@ -139,8 +139,8 @@ static void marker_that_is_gone_costs_one_quarantine(void **state) {
 /* Asks as a client does that knows the server as this process, with this history, for an hour. */
 static long long left_for_who_knows(const char *run_id, const char *history) {
     tell(ask(&server, "DEL " MARKER));
-    return num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 3600000",
-                   whole(rlock__quarantine_script), run_id, history));
+    return num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 3600000", whole(rlock__lua_quarantine),
+                   run_id, history));
 }
 
 static void what_a_client_knows_is_of_one_process_and_one_history(void **state) {
@@ -159,7 +159,7 @@ static void what_a_client_knows_is_of_one_process_and_one_history(void **state) 
     operator_vouches(&server); /* who knows less changes nothing */
     snprintf(marker, sizeof marker, "%.110s", str(ask(&server, "GET " MARKER)));
     assert_int_equal(num(ask(&server, "EVAL %s 1 " MARKER " 600 %s %s 5",
-                             whole(rlock__quarantine_script), run_id, history)),
+                             whole(rlock__lua_quarantine), run_id, history)),
                      0);
     assert_string_equal(str(ask(&server, "GET " MARKER)), marker);
 }

@@ -1,4 +1,5 @@
--- Queued kinds: op 0 acquires, op 2 releases.
+-- Queued kinds: op 0 acquires, op 2 releases; above that it is a question, or an
+-- operator: see queue_question.lua.
 -- An acquire answers the fence, with a + after it if the next in the queue is
 -- of the same client; or, as an integer, the ms until a holder's lease ends. A
 -- release answers 1, or -1 if its member held no more.
@@ -84,6 +85,7 @@ if op == '2' then
 end
 
 -- include queue_offer.lua
+-- include queue_question.lua
 
 count_holders()
 if op == '2' then

@@ -838,7 +838,7 @@ static void draw_many(struct command *c) {
                                        "%h %h you: %l %l 1 1", "%h %h me: %l %l 1 1",
                                        "%k %k me: %m %l 1 1",  "%k %k m %l %l e:1"};
 
-    draw_script(c, rlock__renew_many, "2");
+    draw_script(c, rlock__lua_string_renew_many, "2");
     draw_words(c, ways[roll(COUNT(ways))]);
 }
 

@@ -272,50 +272,16 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-static const char *rlock__lua_word(unsigned n) {
-    const char *word = rlock__words;
-    while (n--) {
-        word += 1 + (unsigned char)*word;
-    }
-    RLOCK_ASSERT(word < rlock__words + sizeof rlock__words - 1);
-    return word;
-}
-
-/* A script, or a part of one, with the words that bytes stand for in it. Returns how long it is;
- * NULL: that is all. */
-static size_t rlock__put_lua(rlock__redis *redis, const char *lua, size_t len) {
-    size_t whole = 0, i;
-    for (i = 0; i < len; i++) {
-        unsigned byte = (unsigned char)lua[i];
-        if (byte >= RLOCK__LUA_WORD) {
-            const char *word = rlock__lua_word(byte - RLOCK__LUA_WORD);
-            whole += rlock__put_lua(redis, word + 1, (unsigned char)*word);
-            continue;
-        }
-        whole++;
-        if (redis) {
-            rlock__put(redis, lua + i, 1);
-        }
-    }
-    return whole;
-}
-
 #define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
 
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     if (full) {
-        const char *lua = script + RLOCK__SHA;
-        size_t len = strlen(lua);
         rlock__put_text(redis, "EVAL");
-        rlock__put_count(redis, '$', rlock__put_lua(NULL, lua, len));
-        rlock__put_lua(redis, lua, len);
-        rlock__put(redis, "\r\n", 2);
+        rlock__put_text(redis, script + RLOCK__SHA);
     } else {
-        char sha[2 * RLOCK__SHA];
-        rlock__hex(sha, script, RLOCK__SHA);
         rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
-        rlock__put_bytes(redis, sha, sizeof sha);
+        rlock__put_bytes(redis, script, RLOCK__SHA);
     }
     rlock__put_number(redis, keys);
 }
@@ -426,7 +392,8 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 6u + 2u * command->count);
-    rlock__put_eval(redis, rlock__renew_many, command->how == RLOCK__HOW_EVAL, command->count);
+    rlock__put_eval(redis, rlock__lua_string_renew_many, command->how == RLOCK__HOW_EVAL,
+                    command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
@@ -452,7 +419,7 @@ static bool rlock__parse_fence(const char *text, size_t len, uint64_t *fence) {
     return len > 0;
 }
 
-/* Five numbers, a token: see RLOCK__LUA_STRING_INSPECT. */
+/* Five numbers, a token: see string_inspect.lua. */
 static bool rlock__parse_info(const redisReply *reply, rlock_info *info) {
     int64_t *numbers[5];
     const char *at = reply->str;

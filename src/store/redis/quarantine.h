@@ -71,7 +71,7 @@ static void rlock__put_quarantine(rlock__redis *redis) {
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
     rlock__put_command(redis, known ? 8 : 5);
-    rlock__put_eval(redis, rlock__quarantine_script, true, 1);
+    rlock__put_eval(redis, rlock__lua_quarantine, true, 1);
     rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
                       "");
     rlock__put_number(redis, (uint64_t)quarantine->ms);

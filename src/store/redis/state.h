@@ -43,7 +43,6 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__MARKER 24u       /* of the name of a marker, after the prefix, with a NUL */
 #define RLOCK__ROOM 1024u       /* of a release of a mutex with its script, but for the key */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
-#define RLOCK__LUA_MAX 4608u           /* of a script in full: tools/join refuses a longer one */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
 #define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
@@ -274,7 +273,6 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
-struct rlock__redis;
 
 /* True for the store of a node: see >>cluster. */
 static bool rlock__is_node(const rlock__redis *redis) {

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "runtime/token.h"
 #include "store/redis/state.h"
+#include "store/redis/scripts.h"
 #include "store/redis/address.h"
 #include "store/redis/dialect.h"
 #include "store/redis/link.h"
@@ -269,12 +270,14 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    size_t bytes = RLOCK__ROOM + 2 * (size_t)request->key_len, len;
+    size_t bytes = RLOCK__ROOM + 2 * (request->key_len + strlen(redis->prefix)), len;
     const char *key;
     uint32_t i;
+#if RLOCK__HAS_KINDS
     if (rlock__is_queued(request)) {
-        bytes += RLOCK__LUA_MAX + 2 * strlen(redis->prefix);
+        bytes += sizeof rlock__lua_queue;
     }
+#endif
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         bytes += len + 16u;
     }
