@@ -3521,8 +3521,6 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
-struct rlock__redis;
-
 /* True for the store of a node: see >>cluster. */
 static bool rlock__is_node(const rlock__redis *redis) {
 #ifdef RLOCK_NO_CLUSTER
@@ -14950,4 +14948,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 8f6be3d80499c5b7 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 4f35a1a7590fa122 */

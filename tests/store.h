@@ -1348,6 +1348,10 @@ static void queue_position_counts_who_is_before(void **state) {
     }
 }
 
+static bool hold_together(rlock_kind a, rlock_kind b) {
+    return a == b && (a == RLOCK_KIND_READ || a == RLOCK_KIND_SEMAPHORE);
+}
+
 static bool belong_together(rlock_kind a, rlock_kind b) {
     bool rw = (a == RLOCK_KIND_READ || a == RLOCK_KIND_WRITE) &&
               (b == RLOCK_KIND_READ || b == RLOCK_KIND_WRITE);
@@ -1369,8 +1373,11 @@ static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state
                 if (all_kinds[k] == RLOCK_KIND_SEMAPHORE) {
                     IS(permits_set(1, 7)->status, RLOCK_ERR_WRONG_TYPE);
                 }
-            } else if (tried(other, 0, 0) == RLOCK_OK) {
+            } else if (hold_together(all_kinds[i], all_kinds[k])) {
+                IS(tried(other, 0, 0), RLOCK_OK);
                 lets_go(other);
+            } else {
+                IS(tried(other, 0, 0), RLOCK_ERR_BUSY);
             }
             rlock_free(other->lock);
             other->lock = NULL;

@@ -53,7 +53,7 @@ static void postgres_does(const char *statement) {
 static void begins(rlock_config *config) {
     rlock_config from, to;
     redis_says("FLUSHALL");
-    postgres_does("TRUNCATE rlock.keys, rlock.members");
+    IS(postgres_clears(g.postgres_hand), 0);
     g.live = virtual_memory.live;
     g.loop = rlock_poll_new();
     assert_non_null(g.loop);

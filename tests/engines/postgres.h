@@ -156,6 +156,32 @@ static inline int postgres_installs(const struct server *server, const char *fil
     return system(command) == 0 ? 0 : -1;
 }
 
+/* The first column of the first row that a statement returns, as a number; -1: there is none. */
+static inline long postgres_counts(PGconn *hand, const char *statement) {
+    PGresult *result = PQexec(hand, statement);
+    bool row = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0;
+    long count = row ? atol(PQgetvalue(result, 0, 0)) : -1;
+    PQclear(result);
+    return count;
+}
+
+/* Empties the tables, after the sessions of all clients have ended: what a client that is gone sent
+ * last may be executed later, and would then hold a key of the next test. 0, or -1. */
+static inline int postgres_clears(PGconn *hand) {
+    int tries = 0;
+    if (PQstatus(hand) != CONNECTION_OK) {
+        PQreset(hand); /* the server was another process before */
+    }
+    while (postgres_counts(hand, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                                 "WHERE application_name = 'rlock'") > 0) {
+        if (tries++ == 6000) {
+            return -1;
+        }
+        server_sleep_ms(5);
+    }
+    return postgres_counts(hand, "TRUNCATE rlock.keys, rlock.members; SELECT 0") == 0 ? 0 : -1;
+}
+
 /* Puts a line before the rules of who may connect, and how, which the server reads. 0, or -1. */
 static inline int postgres_rules(const struct server *server, const char *rule) {
     char path[160], text[16384];

@@ -21,7 +21,9 @@ static struct {
 } pooler;
 
 static void begins(rlock_config *config) {
+    assert_true(pooler_does(&pooler.server, "KILL postgres")); /* and all that it has to pass on */
     engine.clears();
+    assert_true(pooler_does(&pooler.server, "RESUME postgres"));
     assert_true(pooler_warms(&pooler.server)); /* a client that was freed has cost one */
     pooler.live = virtual_memory.live;
     loop = loop_kind->make();
