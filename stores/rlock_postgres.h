@@ -939,7 +939,6 @@ static inline void rlock__pg_send_group(rlock__pg *pg) {
         request->sent_us = sent_us;
         request->store.data = &group->requests[i];
         request->store.where = 1;
-        request->store.how = !note; /* the first attempt of this token */
         request->store.note = !note || rlock__pg_gone(pg, note) ? pg->epoch : note;
         pg->stats->commands++;
     }
@@ -1003,11 +1002,11 @@ static inline void rlock__pg_told(rlock__pg *pg, uint8_t op, const PGresult *res
     answer->info = info;
 }
 
-/* True where nothing that was sent before can be executed any more. A pooler may have left it to a
- * session that nobody knows. */
+/* True where nothing that was sent before can be executed any more. On this connection it was
+ * answered, because a group leaves after the answer to the one before. What went over another one a
+ * pooler may have left to a session that nobody knows. */
 static inline bool rlock__pg_sure(const rlock__pg *pg, const rlock_request *request) {
-    return pg->pooler ? request->store.how != 0
-                      : request->store.note == pg->epoch || rlock__pg_gone(pg, request->store.note);
+    return request->store.note == pg->epoch || rlock__pg_gone(pg, request->store.note);
 }
 
 /* Answers a request with the row that its function returned. */
@@ -1104,6 +1103,10 @@ static inline void rlock__pg_settle(rlock__pg *pg) {
         bool moved =
             code && strcmp(code, "25006") == 0; /* it is read-only: the primary is another */
         rlock__pg_undone(pg);
+        if (pg->pooler) { /* the error may be its own: the session perhaps goes on */
+            pg->open_epoch = pg->epoch;
+            pg->epoch++;
+        }
         if (moved) {
             rlock__pg_fail(pg, RLOCK_FAULT_DOWN, rlock__pg_error(pg, group->error));
         }

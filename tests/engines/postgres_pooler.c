@@ -205,6 +205,41 @@ static void acquire_that_is_executed_late_is_cleaned_up_all_the_same(void **stat
     IS(tried(other, 2000, STORE_LEASE_MS), RLOCK_OK);
 }
 
+/* The attempt of the waiter is on its way when it gives up. It is answered before the release is
+ * sent, and so the release is the end of the token. */
+static void waiter_that_gives_up_while_it_asks_is_gone_at_once(void **state) {
+    struct hand *first = held(hand(0, "k")), *waiter = hand(1, "k");
+    uint64_t asked;
+    (void)state;
+    asks(waiter, RLOCK_FOREVER, STORE_LEASE_MS);
+    row->run_ms(50);
+    server_pause(&pooler.server);
+    asked = stats(1).commands;
+    EVENTUALLY(stats(1).commands > asked);
+    IS(rlock_cancel(waiter->lock), RLOCK_OK);
+    row->run_ms(10);
+    server_resume(&pooler.server);
+    IS(ends(waiter, RLOCK_ACQUIRED, 0), RLOCK_ERR_CANCELED);
+    EVENTUALLY(stats(1).cleaning == 0);
+    lets_go(first);
+}
+
+/* The error could be the pooler's word for a session that it has given up. */
+static void group_that_failed_behind_a_pooler_may_go_on(void **state) {
+    struct hand *one = hand(0, "k");
+    (void)state;
+    lets_go(held(one));
+    sql("CREATE OR REPLACE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'not committed'; END $$");
+    sql("CREATE CONSTRAINT TRIGGER fails AFTER UPDATE ON rlock.keys DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION fails()");
+    IS(tried(one, 0, STORE_LEASE_MS), RLOCK_ERR_UNKNOWN);
+    sql("DROP TRIGGER fails ON rlock.keys");
+    row->run_ms(500);
+    IS(stats(0).cleaning, 1); /* until its lease would be over */
+    IS(tried(hand(1, "k"), 0, STORE_LEASE_MS), RLOCK_OK);
+}
+
 /* --- the group --- */
 
 static int group_begins(void **state) {
@@ -229,6 +264,8 @@ int main(int argc, char **argv) {
         STORE_KEYS,
         STORE_TEST(sessions_are_shared_and_nothing_is_left_in_them),
         STORE_TEST(pooler_that_nobody_told_of_is_refused_with_the_cure),
+        STORE_TEST(waiter_that_gives_up_while_it_asks_is_gone_at_once),
+        STORE_TEST(group_that_failed_behind_a_pooler_may_go_on),
         STORE_HASTY_TEST(hold_outlives_a_pooler_that_is_killed),
         STORE_HASTY_TEST(hold_outlives_a_server_that_is_killed_behind_the_pooler),
         STORE_HASTY_TEST(paused_pooler_ends_no_hold_early_and_none_late),
