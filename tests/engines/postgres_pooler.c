@@ -21,6 +21,7 @@ static struct {
 } pooler;
 
 static void begins(rlock_config *config) {
+    server_resume(&pooler.server);                             /* a test may have left it */
     assert_true(pooler_does(&pooler.server, "KILL postgres")); /* and all that it has to pass on */
     engine.clears();
     assert_true(pooler_does(&pooler.server, "RESUME postgres"));
@@ -209,13 +210,11 @@ static void acquire_that_is_executed_late_is_cleaned_up_all_the_same(void **stat
  * sent, and so the release is the end of the token. */
 static void waiter_that_gives_up_while_it_asks_is_gone_at_once(void **state) {
     struct hand *first = held(hand(0, "k")), *waiter = hand(1, "k");
-    uint64_t asked;
     (void)state;
     asks(waiter, RLOCK_FOREVER, STORE_LEASE_MS);
     row->run_ms(50);
     server_pause(&pooler.server);
-    asked = stats(1).commands;
-    EVENTUALLY(stats(1).commands > asked);
+    row->run_ms(200); /* ten times poll_ms: an attempt is out */
     IS(rlock_cancel(waiter->lock), RLOCK_OK);
     row->run_ms(10);
     server_resume(&pooler.server);
