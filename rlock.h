@@ -1528,23 +1528,73 @@ static size_t rlock__secret_at(const rlock__secret *secret, const char *text, co
     return most;
 }
 
-/* Appends foreign words, which may be NULL, to the n bytes of a line: cut, with \xNN for each
- * control byte, and *** for a secret. Nothing foreign comes into the log, an event or a report in
- * another way. Words that were appended once may be appended again. */
+/* Returns how many bytes are hidden at a place: of a secret, and of each that begins within it. */
+static size_t rlock__secret_span(const rlock__secret *secret, const char *text, const char *at) {
+    size_t span = rlock__secret_at(secret, text, at), i;
+    for (i = 1; i < span; i++) {
+        size_t more = rlock__secret_at(secret, text, at + i);
+        span = more && i + more > span ? i + more : span;
+    }
+    return span;
+}
+
+/* Reads a character of UTF-8. Returns how many bytes it has; 0: these are none. */
+static size_t rlock__utf8(const char *text, size_t len, uint32_t *code) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
+    *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
+    for (i = 1; i < n; i++) {
+        if (i >= len || (s[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        *code = *code << 6 | (s[i] & 0x3fu);
+    }
+    return n == 0 || *code < least[n] || *code > 0x10ffff || *code >> 11 == 27 ? 0 : n;
+}
+
+/* True if a terminal shows a character as what it is: no control, nothing without a width, and
+ * nothing that turns the direction of the line. */
+static bool rlock__is_plain(uint32_t code) {
+    static const uint32_t others[][2] = {
+        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},
+        {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+    size_t i = 0;
+    while (i < sizeof others / sizeof *others && (code < others[i][0] || code > others[i][1])) {
+        i++;
+    }
+    return i == sizeof others / sizeof *others;
+}
+
+/* Appends foreign words, which may be NULL, to the n bytes of a line: cut, with \xNN for each byte
+ * of what is not a plain character, and *** for a secret. Nothing foreign comes into the log, an
+ * event or a report in another way. Words that were appended once may be appended again. */
 RLOCK__NOINLINE static size_t rlock__line_foreign(const rlock__secret *secrets, char *line,
                                                   size_t n, const char *between,
                                                   const char *words) {
     const char *at = words;
     n = rlock__line_add(line, n, words ? between : "", "");
     while (at && *at && n < RLOCK__LINE - 1) {
-        size_t hidden = rlock__secret_at(secrets, words, at);
-        char shown[5] = {*at, 0, 0, 0, 0};
-        if (!hidden && ((unsigned char)*at < ' ' || *at == 127)) {
-            memcpy(shown, "\\x", 2);
-            rlock__hex(shown + 2, at, 1);
+        size_t hidden = rlock__secret_span(secrets, words, at), size;
+        uint32_t code;
+        if (hidden) {
+            n = rlock__line_add(line, n, "***", "");
+            at += hidden;
+            continue;
         }
-        n = rlock__line_add(line, n, hidden ? "***" : shown, "");
-        at += hidden ? hidden : 1;
+        size = rlock__utf8(at, 4, &code); /* a NUL ends it before */
+        if (size && rlock__is_plain(code)) {
+            char shown[5] = {0, 0, 0, 0, 0};
+            memcpy(shown, at, size);
+            n = rlock__line_add(line, n, shown, "");
+            at += size;
+            continue;
+        }
+        for (size = size ? size : 1; size; size--) {
+            char shown[5] = {'\\', 'x', 0, 0, 0};
+            rlock__hex(shown + 2, at++, 1);
+            n = rlock__line_add(line, n, shown, "");
+        }
     }
     return n;
 }
@@ -14948,4 +14998,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 4f35a1a7590fa122 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 2281fcd60f529fe8 */

@@ -27,6 +27,7 @@ struct show_row {
 
 static struct show {
     bool force, screen, color; /* force: held is how many held it */
+    int status;                /* with which rlock ends if nobody reads any more */
     int lines, key_columns, id_columns;
     size_t shown, waiters;
     void *rows; /* a tree, by tsearch() */
@@ -39,38 +40,11 @@ static double show_now(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Reads a character of UTF-8. Returns how many bytes it has; 0: these are none. */
-static size_t show_char(const unsigned char *s, size_t len, uint32_t *code) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
-    *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
-    for (i = 1; i < n; i++) {
-        if (i >= len || (s[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        *code = *code << 6 | (s[i] & 0x3fu);
-    }
-    return n == 0 || *code < least[n] || *code > 0x10ffff || *code >> 11 == 27 ? 0 : n;
-}
-
-/* True if a terminal shows it as what it is: no control, nothing without a width, and nothing that
- * turns the direction of the line. */
-static bool show_is_plain(uint32_t code) {
-    static const uint32_t others[][2] = {
-        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},
-        {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
-    size_t i = 0;
-    while (i < sizeof others / sizeof *others && (code < others[i][0] || code > others[i][1])) {
-        i++;
-    }
-    return i == sizeof others / sizeof *others;
-}
-
 /* Writes a character for JSON: by its code unless it is plain, U+FFFD for a byte that is none. */
 static void show_json_char(const unsigned char *s, size_t n, uint32_t code) {
     if (n == 0) {
         fputs("\\ufffd", stdout);
-    } else if (show_is_plain(code)) {
+    } else if (rlock__is_plain(code)) {
         fputs(code == '"' || code == '\\' ? "\\" : "", stdout);
         fwrite(s, 1, n, stdout);
     } else if (code > 0xffff) {
@@ -87,8 +61,8 @@ static void show_bytes(const char *bytes, size_t len, int columns) {
     int used = 0, wide = 0;
     for (; s < end; used += wide) {
         uint32_t code;
-        size_t n = show_char(s, (size_t)(end - s), &code), size = n > 0 ? n : 1, i;
-        bool plain = n > 0 && show_is_plain(code);
+        size_t n = rlock__utf8((const char *)s, (size_t)(end - s), &code), size = n > 0 ? n : 1, i;
+        bool plain = n > 0 && rlock__is_plain(code);
         wide = plain ? code == '\\' ? 2 : 1 : 4 * (int)size;
         if (columns > 0 && used + wide > columns) {
             break;
@@ -112,7 +86,7 @@ static void show_hex(const char *name, const char *bytes, size_t len) {
     const unsigned char *s = (const unsigned char *)bytes;
     size_t at = 0, n = 1;
     uint32_t code;
-    while (at < len && (n = show_char(s + at, len - at, &code)) > 0) {
+    while (at < len && (n = rlock__utf8(bytes + at, len - at, &code)) > 0) {
         at += n;
     }
     if (n > 0) {

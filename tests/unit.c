@@ -430,6 +430,8 @@ static const struct CMUnitTest singles[] = {
     HOOKED(nested_acquires_and_releases_are_not_reported),
     HOOKED(store_reports_its_connections_and_the_rest_is_filled_in),
     HOOKED(secret_is_in_no_event_and_no_report),
+    HOOKED(secrets_that_overlap_are_hidden_whole),
+    HOOKED(foreign_text_is_shown_as_what_it_is),
     HOOKED(each_kind_of_report_has_a_word),
     HOOKED(hook_costs_no_clock_no_memory_and_no_request),
     HOOKED(handle_without_memory_for_its_reports_is_not_made),

@@ -466,6 +466,56 @@ static void secret_is_in_no_event_and_no_report(void **state) {
     assert_string_equal(hook.all[hook.count - 1].where, safe);
 }
 
+/* Returns the words of a report that has these. */
+static const char *told_of(const char *words) {
+    rlock_report report;
+    memset(&report, 0, sizeof report);
+    report.kind = RLOCK_REPORT_DISCONNECTED;
+    report.text = words;
+    rlock_client_report(g.client, &report);
+    return told_last();
+}
+
+static void secrets_that_overlap_are_hidden_whole(void **state) {
+    (void)state;
+    SAME(rlock_client_hide(g.client, "hunter2go"), RLOCK_OK);
+    SAME(rlock_client_hide(g.client, "2gopher"), RLOCK_OK);
+    assert_string_equal(told_of("ERR 'hunter2gopher', hunter2go 2gopher"), "ERR '***', *** ***");
+}
+
+/* No text turns the direction of a line, and none has a part that is not seen. */
+static void foreign_text_is_shown_as_what_it_is(void **state) {
+    static const char *const same[] = {"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "a\\x1b"};
+    static const struct {
+        const char *text, *shown;
+    } others[] = {
+        {"a\xe2\x80\xae"
+         "b",
+         "a\\xe2\\x80\\xaeb"}, /* U+202E turns the rest */
+        {"a\xe2\x80\x8b"
+         "b",
+         "a\\xe2\\x80\\x8bb"},                        /* U+200B has no width */
+        {"\xf3\xa0\x81\x81", "\\xf3\\xa0\\x81\\x81"}, /* U+E0041 is not seen */
+        {"\xc2\x9b"
+         "2J",
+         "\\xc2\\x9b2J"}, /* CSI, as ESC [ */
+        {"\x9b"
+         "2J\xff",
+         "\\x9b2J\\xff"},                                      /* no UTF-8 */
+        {"\xc0\x80\xed\xa0\x80", "\\xc0\\x80\\xed\\xa0\\x80"}, /* nor are these */
+        {"cut \xe2\x80", "cut \\xe2\\x80"},
+    };
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof same / sizeof *same; i++) {
+        assert_string_equal(told_of(same[i]), same[i]);
+    }
+    for (i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_string_equal(told_of(others[i].text), others[i].shown);
+        assert_string_equal(told_of(others[i].shown), others[i].shown);
+    }
+}
+
 static void each_kind_of_report_has_a_word(void **state) {
     (void)state;
     assert_string_equal(rlock_report_str(RLOCK_REPORT_ASKED), "asked");
