@@ -300,8 +300,10 @@ static void run_keep(const sigset_t *all) {
  * rlock's side.
  */
 
-/* Tells systemd, or whoever set NOTIFY_SOCKET: see sd_notify(3). */
-static void run_notify(const char *words) {
+/* Tells systemd, or whoever set NOTIFY_SOCKET: see sd_notify(3). A receiver that is behind is
+ * waited for only for so long: while the lock is held not at all. */
+static void run_notify(const char *words, int patience_s) {
+    struct timeval patience = {.tv_sec = patience_s};
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t length = path != NULL ? strlen(path) : 0;
@@ -315,7 +317,9 @@ static void run_notify(const char *words) {
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd >= 0) {
-        (void)sendto(fd, words, strlen(words), MSG_NOSIGNAL, (struct sockaddr *)&address,
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        (void)sendto(fd, words, strlen(words), MSG_NOSIGNAL | (patience_s > 0 ? 0 : MSG_DONTWAIT),
+                     (struct sockaddr *)&address,
                      (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length));
         close(fd);
     }
@@ -670,7 +674,7 @@ static void run_on_signal(struct ev_loop *loop, ev_signal *watcher, int revents)
         run_leave(-number);
     }
     if (ends && run.election != NULL) {
-        run_notify("STOPPING=1");
+        run_notify("STOPPING=1", 0);
         run_leave(0);
         run.end_us = run.end_us != 0 && run.end_us < grace_us ? run.end_us : grace_us;
         run_look();
@@ -738,7 +742,7 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
 
 static void run_on_lead(rlock_election *election, const rlock_event *event, void *user) {
     (void)election, (void)user;
-    run_notify("STATUS=leads");
+    run_notify("STATUS=leads", 0);
     run.fence = event->fence;
     run.given_ms = event->remaining_ms;
     if (run.keeper == 0) { /* else the command of the last term is still ending */
@@ -748,7 +752,7 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
 
 static void run_on_step_down(rlock_election *election, const rlock_event *event, void *user) {
     (void)election;
-    run_notify("STATUS=stands by");
+    run_notify("STATUS=stands by", 0);
     run_on_lost(NULL, event, user);
 }
 
@@ -805,7 +809,7 @@ static int run_main(bool elects) {
         status =
             rlock_elect(&run.election, cli.client, &options, run_on_lead, run_on_step_down, NULL);
         if (status == RLOCK_OK) {
-            run_notify("READY=1\nSTATUS=stands by");
+            run_notify("READY=1\nSTATUS=stands by", 1);
         }
     } else {
         options.on_lost = run_on_lost;

@@ -1541,6 +1541,23 @@ def leader_that_loses_its_lead_starts_again_when_it_leads_again(place):
 
 
 @test
+def leader_does_not_wait_for_the_reader_of_notify_socket(place):
+    path = os.path.join(place.folder, "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mouth:
+        ear.bind(path)
+        mouth.setblocking(False)
+        try:
+            while True:
+                mouth.sendto(b"nobody reads this", path)
+        except BlockingIOError:
+            pass
+        leader = place.rlock("elect", place.key, "--", BEAT, place.log, env={"NOTIFY_SOCKET": path})
+        place.began(1)
+        leader.signal(signal.SIGTERM)
+        leader.ends_with(0)
+
+
+@test
 def who_set_notify_socket_is_told(place):
     path = os.path.join(place.folder, "notify")
     ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
