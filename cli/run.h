@@ -365,15 +365,42 @@ static void run_leave(int status) {
     }
 }
 
+/* Follows the links that a path ends with, to what may not be there yet. Returns NULL, or what is
+ * wrong. */
+static const char *run_follow(char path[PATH_MAX]) {
+    char to[PATH_MAX], *name;
+    int links = 0;
+    ssize_t n;
+    while ((n = readlink(path, to, sizeof to - 1)) >= 0) {
+        to[n] = 0;
+        name = strrchr(path, '/');
+        name = name != NULL && to[0] != '/' ? name + 1 : path; /* from where the link is */
+        if (++links > 40) {
+            return strerror(ELOOP);
+        }
+        if ((size_t)(name - path) + (size_t)n >= PATH_MAX) {
+            return strerror(ENAMETOOLONG);
+        }
+        memcpy(name, to, (size_t)n + 1);
+    }
+    return errno == EINVAL || errno == ENOENT ? NULL : strerror(errno);
+}
+
 /* Writes the token into a new file, which takes the place of the one that is there: who reads it
  * meanwhile sees the last one or this one. Returns NULL, or what is wrong. */
 static const char *run_replace(const char *path, const struct stat *old, const char *text) {
-    char *target = realpath(path, NULL), draft[PATH_MAX]; /* of a link: what it leads to */
-    const char *last = target != NULL ? target : path;
+    char last[PATH_MAX], draft[PATH_MAX]; /* last: of a link what it leads to */
     const char *wrong = NULL;
     mode_t mask = umask(0);
     int fd = -1;
     umask(mask);
+    if (snprintf(last, sizeof last, "%s", path) >= (int)sizeof last) {
+        return strerror(ENAMETOOLONG);
+    }
+    wrong = run_follow(last);
+    if (wrong != NULL) {
+        return wrong;
+    }
     if (snprintf(draft, sizeof draft, "%s.XXXXXX", last) < (int)sizeof draft) {
         fd = mkostemp(draft, O_CLOEXEC);
     } else {
@@ -390,19 +417,43 @@ static const char *run_replace(const char *path, const struct stat *old, const c
             unlink(draft);
         }
     }
-    free(target);
     return wrong;
 }
 
-/* Writes it into what nothing can take the place of: a pipe, which is not waited for, a device, or
- * a descriptor by its name. */
+/* Returns the descriptor of the caller that a path names; -1: it names none. */
+static int run_descriptor(const char *path) {
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    const char *digits = "";
+    int i;
+    for (i = 0; i < 3; i++) {
+        if (strcmp(path, names[i]) == 0) {
+            return i;
+        }
+    }
+    for (i = 0; i < 2; i++) {
+        size_t n = strlen(folders[i]);
+        digits = strncmp(path, folders[i], n) == 0 ? path + n : digits;
+    }
+    i = strspn(digits, "0123456789") == strlen(digits) && strlen(digits) < 7 ? atoi(digits) : -1;
+    return *digits == 0 || i < 0 || (fcntl(i, F_GETFD) & FD_CLOEXEC) != 0 ? -1 : i;
+}
+
+/* Writes it into what nothing can take the place of: a descriptor, where the last output ended; a
+ * pipe, which is not waited for, or a device. */
 static const char *run_put(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-    const char *wrong = done             ? NULL
-                        : errno == ENXIO ? "it is a pipe that nobody reads"
-                                         : strerror(errno);
-    if (fd >= 0) {
+    int its = run_descriptor(path), fd = its;
+    const char *wrong = NULL;
+    struct pollfd ready = {.fd = its, .events = POLLOUT};
+    if (its < 0) {
+        fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    }
+    errno = its >= 0 ? EAGAIN : errno;
+    if (fd < 0 || (its >= 0 && poll(&ready, 1, 0) <= 0) ||
+        write(fd, text, strlen(text)) != (ssize_t)strlen(text)) {
+        wrong = errno == ENXIO ? "it is a pipe that nobody reads" : strerror(errno);
+    }
+    if (its < 0 && fd >= 0) {
         close(fd);
     }
     return wrong;
@@ -412,13 +463,12 @@ static void run_write_fence(void) {
     struct stat old;
     bool exists = cli.fence_file != NULL && stat(cli.fence_file, &old) == 0;
     const char *wrong = run.fence == 0 ? "a quorum has no fencing tokens" : NULL;
-    bool named = exists && (strncmp(cli.fence_file, "/dev/fd/", 8) == 0 ||
-                            strncmp(cli.fence_file, "/dev/std", 8) == 0 ||
-                            strncmp(cli.fence_file, "/proc/", 6) == 0);
+    bool named;
     char text[32];
     if (cli.fence_file == NULL) {
         return;
     }
+    named = run_descriptor(cli.fence_file) >= 0 || strncmp(cli.fence_file, "/proc/", 6) == 0;
     snprintf(text, sizeof text, "%llu\n", (unsigned long long)run.fence);
     if (wrong == NULL) {
         wrong = named || (exists && !S_ISREG(old.st_mode))

@@ -372,6 +372,40 @@ def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_told_if_not(place)
     assert code == 0 and len(out.split()) == 2 and len(set(out.split())) == 1, out
 
 
+@test
+def fence_file_that_is_a_link_is_written_where_it_leads_also_to_what_is_not_there_yet(place):
+    os.mkdir(os.path.join(place.folder, "there"))
+    link, between, file = (os.path.join(place.folder, name) for name in ("link", "there/between", "file"))
+    os.symlink("there/between", link)
+    os.symlink("../file", between)
+    assert place.says("--fence-file", link, place.key, "--", "true")[0] == 0
+    with open(file, encoding="ascii") as written:
+        assert int(written.read()) > 0
+    assert os.path.islink(link) and os.path.islink(between) and not os.path.islink(file)
+    loop = os.path.join(place.folder, "loop")
+    os.symlink("loop", loop)
+    code, out, err = place.says("--fence-file", loop, place.key, "--", "echo", "ran")
+    assert code == FAILED and out == "" and "symbolic links" in err, (code, out, err)
+    assert os.path.islink(loop) and sorted(os.listdir(place.folder)) == ["file", "link", "loop", "there"]
+
+
+@test
+def fence_file_that_is_a_descriptor_is_written_after_what_is_there(place):
+    path, words = os.path.join(place.folder, "log"), ("sh", "-c", 'echo "$RLOCK_FENCE"')
+    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        with open(path, "w", encoding="ascii") as log:
+            log.write("before\n")
+        with open(path, "a", encoding="ascii") as log:
+            place.rlock("--fence-file", name, place.key, "--", *words, stdout=log).ends_with(0)
+        with open(path, encoding="ascii") as log:
+            lines = log.read().split()
+        assert len(lines) == 3 and lines[0] == "before" and lines[1] == lines[2], (name, lines)
+    ours, its = socket.socketpair()  # as standard output is under systemd
+    with ours, its:
+        place.rlock("--fence-file", "/dev/stdout", place.key, "--", "true", stdout=its).ends_with(0)
+        assert int(ours.recv(100)) > 0
+
+
 def full(read, write):
     """Nobody reads it, and a write would wait."""
     os.set_blocking(write, False)
