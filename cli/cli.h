@@ -137,6 +137,13 @@ static void cli_fail(int status, const char *cure, const char *format, ...) {
     exit(status);
 }
 
+/* Returns what the servers were read from: the file that says where they are, or else this. */
+static const char *cli_source(const char *other) {
+    static char words[200];
+    snprintf(words, sizeof words, "--url-file %.180s", cli.url_file != NULL ? cli.url_file : "");
+    return cli.url_file != NULL ? words : other;
+}
+
 /* True if the words are of a server that is there: it is full, read-only or about to start. */
 static bool cli_is_there(const char *words) {
     static const char *const its[] = {
@@ -166,9 +173,10 @@ static void cli_say_status(const char *what, int status, const char *text) {
                    ? cli.engine->refused
                    : "Give user and password in the URL: redis://user:password@host:6379";
     } else if (status == RLOCK_ERR_ARG) { /* the words name the library's options */
-        cure = strncmp(cli.warning, "config.url", 10) == 0
-                   ? "The server is like redis://host:6379, in --url or RLOCK_URL"
-                   : "See rlock --help";
+        cure = strncmp(cli.warning, "config.url", 10) != 0 ? "See rlock --help"
+               : cli.url_file != NULL
+                   ? "A line of it is like redis://user:password@host:6379"
+                   : "The server is like redis://host:6379, in --url or RLOCK_URL";
     } else if (status == RLOCK_ERR_WRONG_TYPE) {
         cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
     }
@@ -318,7 +326,8 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
             for (i = 0; i < count; i++) {
                 if (strcmp(members[i].url, url) == 0) {
                     cli_fail(CLI_FAILED, "Give three or five servers, each once",
-                             "--quorum: the servers %d and %d have one URL", i + 1, count + 1);
+                             "%s: the servers %d and %d have one URL", cli_source("--quorum"),
+                             i + 1, count + 1);
                 }
             }
             members[count] = (rlock_config){.url = url, .tls = config.tls};
@@ -326,8 +335,11 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
         }
         status = rlock_quorum_new(&cli.quorum, members, count);
         if (status != RLOCK_OK) {
-            cli_fail(CLI_FAILED, "Give three or five: --quorum redis://a,redis://b,redis://c",
-                     "--quorum: %s", rlock_strerror(status));
+            cli_fail(CLI_FAILED,
+                     cli.url_file != NULL
+                         ? "Give three or five, each in a line"
+                         : "Give three or five: --quorum redis://a,redis://b,redis://c",
+                     "%s: %s", cli_source("--quorum"), rlock_strerror(status));
         }
         free(urls);
         config.url = NULL;
@@ -336,7 +348,7 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
     config.on_event = on_event;
     status = rlock_client_new(&cli.client, &config);
     if (status != RLOCK_OK) {
-        cli_fail_status("the server's URL, or an option", status, NULL);
+        cli_fail_status(cli_source("the server's URL, or an option"), status, NULL);
     }
 }
 

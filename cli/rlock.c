@@ -187,19 +187,24 @@ static void cli_option(int option) {
 
 /* Reads the file of --url-file: a line with a URL, or those of a quorum, each in a line. */
 static void cli_read_urls(void) {
-    static char text[65536], urls[65536];
+    static char text[65536 + 1], urls[sizeof text];
     FILE *file = fopen(cli.url_file, "re");
-    size_t length = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    size_t length = file != NULL ? fread(text, 1, sizeof text, file) : 0, used = 0;
     char *line, *rest = NULL;
     int count = 0;
     if (file == NULL || ferror(file)) {
         cli_fail(CLI_FAILED, NULL, "--url-file %s: %s", cli.url_file, strerror(errno));
     }
     fclose(file);
+    if (length == sizeof text || memchr(text, 0, length) != NULL) {
+        cli_fail(CLI_FAILED, "A line of it is like redis://user:password@host:6379",
+                 "--url-file %s: %s", cli.url_file,
+                 length == sizeof text ? "it has more than 65536 bytes" : "it has a NUL byte");
+    }
     text[length] = 0;
     for (line = strtok_r(text, " \t\r\n", &rest); line != NULL;
          line = strtok_r(NULL, " \t\r\n", &rest)) {
-        strcat(strcat(urls, count++ > 0 ? "," : ""), line);
+        used += (size_t)sprintf(urls + used, "%s%s", count++ > 0 ? "," : "", line);
     }
     if (count == 0) {
         cli_fail(CLI_FAILED, "A line of it is like redis://user:password@host:6379",

@@ -559,6 +559,22 @@ def quorum_is_named_by_a_variable_or_a_file(place):
 
 
 @test
+def what_is_wrong_in_a_file_of_urls_is_told_with_its_name(place):
+    path = os.path.join(place.folder, "urls")
+    for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "the servers 1 and 2 have one URL"),
+                        ("".join(f"redis://h{i}\n" for i in range(16)), "bad argument"), ("redis://u:sec\0ret@a", "NUL"),
+                        ("\n" * 65536 + place.server.url, "65536 bytes")):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        code, out, err = place.says_with([RLOCK, "--url-file", path, place.key, "--", "echo", "ran"], {})
+        assert code == FAILED and out == "" and words in err and f"--url-file {path}: " in err, (words, code, out, err)
+        assert "RLOCK_URL" not in err and "secret" not in err, err
+    with open(path, "w", encoding="ascii") as file:
+        file.write("\n" * (65536 - len(place.server.url)) + place.server.url)
+    assert place.says_with([RLOCK, "--url-file", path, place.key, "--", "echo", "ran"], {})[:2] == (0, "ran\n")
+
+
+@test
 def each_wrong_option_is_told_with_its_cure(place):
     key = place.key
     for arguments, words in (
