@@ -520,13 +520,14 @@ static void look_on_signal(int number) {
     }
 }
 
+/* What is ignored stays so, as nohup has it. A write goes on after a handler: standard output may be
+ * full. A wait by poll() ends all the same. */
 static void look_hear_signals(void) {
     static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
-    struct sigaction action = {.sa_handler = look_on_signal}, before;
+    struct sigaction action = {.sa_handler = look_on_signal, .sa_flags = SA_RESTART}, before;
     size_t i;
     for (i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        if (numbers[i] != SIGTSTP || sigaction(SIGTSTP, NULL, &before) != 0 ||
-            before.sa_handler != SIG_IGN) {
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
             sigaction(numbers[i], &action, NULL);
         }
     }
@@ -806,8 +807,9 @@ static int look_main(enum look_mode mode, const char *pattern) {
     if (mode == LOOK_LS) {
         twalk(show.rows, show_each);
     }
+    show.status = mode < LOOK_LS && look.info.holders == 0 ? 1 : 0;
     show_out("", "", "");
-    return mode < LOOK_LS && look.info.holders == 0 ? 1 : 0;
+    return show.status;
 }
 
 #endif /* RLOCK_CLI_LOOK_H */

@@ -313,7 +313,7 @@ static void show_out(const char *what, const char *where, const char *how) {
     }
     if (fflush(stdout) != 0) {
         if (errno == EPIPE) {
-            exit(0);
+            exit(show.status);
         }
         cli_fail(CLI_FAILED, NULL, "standard output: %s", strerror(errno));
     }

@@ -21,8 +21,9 @@ import sys
 import termios
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from fixture import TESTS, Node, Redis, dies_with_parent, ends_when_told, free_port, run_on, test, until
+from fixture import TESTS, Node, Redis, dies_with_parent, ends_when_told, free_port, hears_signals, run_on, state, test, until
 
 RLOCK = sys.argv[1]
 ME = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -53,13 +54,22 @@ def ask(url, *arguments, status=0):
     return objects
 
 
+def at_once(calls):
+    """What each of these functions returns. They wait for servers and clocks, not for each other."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return [future.result() for future in [threads.submit(call) for call in calls]]
+
+
 class Top:
     """rlock top with lines: what it prints, as it comes."""
 
-    def __init__(self, url, *arguments):
+    def __init__(self, url, *arguments, before=lambda: None):
+        def begin():
+            dies_with_parent()
+            before()
+
         self.process = subprocess.Popen([RLOCK, "top", *arguments], env=environment(url), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        preexec_fn=dies_with_parent)
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=begin)
         self.rest = b""
 
     def line(self, seconds=SOON_S):
@@ -395,17 +405,22 @@ def a_user_who_may_only_use_some_keys_sees_these(server, r):
 @test
 def a_server_that_is_away_ends_it_when_the_wait_is_over(server, r):
     url = f"redis://127.0.0.1:{free_port()}"
-    for command in [["inspect", "k"], ["force-release", "k"], ["ls"], ["top"]]:
+
+    def away(command):
         start = time.monotonic()
         status, _, err = run(url, command[0], "--wait", "700ms", *command[1:])
         assert status == FAILED and "not reached" in err and "refused" in err and "--url" in err, err
         assert 0.5 < time.monotonic() - start < 5
+
+    def mute(command):
+        status, _, err = run(silent.url, command[0], "--wait", "1500ms", *command[1:])
+        assert status == FAILED and "rlock: " in err, err
+
+    with Redis() as silent:
+        os.kill(silent.process.pid, signal.SIGSTOP)
+        at_once([lambda c=c: away(c) for c in (["inspect", "k"], ["force-release", "k"], ["ls"], ["top"])] +
+                [lambda c=c: mute(c) for c in (["inspect", "k"], ["ls"])])
     assert run(url, "ls", "--wait", "0")[0] == FAILED
-    with Redis() as mute:
-        os.kill(mute.process.pid, signal.SIGSTOP)
-        for command in [["inspect", "k"], ["ls"]]:
-            status, _, err = run(mute.url, command[0], "--wait", "1500ms", *command[1:])
-            assert status == FAILED and "rlock: " in err, err
 
 
 @test
@@ -498,9 +513,12 @@ def a_cluster_is_looked_at_as_a_whole(server, r):
         told = ask(cluster.url, "ls")
         assert sorted(t["key"] for t in told) == sorted(keys + ["f"])
         assert [t["waiters"] for t in told if t["key"] == "f"] == [1]
-        for key in keys[:4] + ["f"]:
+
+        def goes(key):
             assert ask(cluster.url, "inspect", key)[0]["holders"] == 1
             ask(cluster.url, "force-release", key)
+
+        at_once([lambda key=key: goes(key) for key in keys[:4] + ["f"]])
         with Top(cluster.url, "--json", "new*") as top:
             time.sleep(1)
             for key in ["new1", "new2", "new3", "new4", "new5"]:
@@ -646,6 +664,44 @@ def top_ends_when_the_server_stays_away(server, r):
             top.hears("a", 1)
             other.process.kill()
             assert top.process.wait(10) == FAILED
+
+
+@test
+def top_ignores_what_it_was_started_to_ignore_as_nohup_has_it(server, r):
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    with Top(server.url, "--json", before=lambda: [signal.signal(number, signal.SIG_IGN) for number in numbers]) as top:
+        mutex(r, "a")
+        top.hears("a", 1)
+        for number in numbers:
+            top.process.send_signal(number)
+        r.delete("a")
+        top.hears("a", 0)
+        top.process.terminate()
+        assert top.process.wait(SOON_S) == 0
+
+
+@test
+def top_whose_reader_is_slow_outlives_a_window_that_is_resized(server, r):
+    count = 1000
+    for i in range(count):
+        mutex(r, f"k{i:04}")
+    with Top(server.url, "--json") as top:
+        waiting = lambda: struct.unpack("i", fcntl.ioctl(top.process.stdout, termios.FIONREAD, b"\0" * 4))[0]
+        until("a full pipe", SOON_S, lambda: waiting() > 61440 and state(top.process.pid) == "S")
+        top.process.send_signal(signal.SIGWINCH)
+        assert len({json.loads(top.line())["key"] for _ in range(count)}) == count
+
+
+@test
+def inspect_ends_with_its_status_also_if_nobody_reads(server, r):
+    mutex(r, "held")
+    for key, status in (("held", 0), ("free", 1)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([RLOCK, "inspect", key], env=environment(server.url), stdin=subprocess.DEVNULL,
+                              stdout=writer, stderr=subprocess.DEVNULL, timeout=20, check=False)
+        os.close(writer)
+        assert done.returncode == status, (key, done.returncode)
 
 
 ENTER, LEAVE = r"\x1b\[\?1049h", r"\x1b\[\?1049l"
@@ -808,15 +864,18 @@ class Repeater:
 def what_a_server_repeats_is_printed_without_the_password(server, r):
     steps = ["", "AUTH", "CLIENT ID", "INFO replication", "INFO server", "SELECT", "SCRIPT LOAD", "EVALSHA", "EVAL",
              "SCAN"]
+    commands = (["k", "--", "true"], ["-v", "-n", "free", "--", "true"], ["inspect", "k"], ["force-release", "gone"],
+                ["ls"], ["ls", "--json"])
     r.set("k", "x" * 36, px=60000)
     for step in steps:
         repeater = Repeater(server.socket, step)
-        printed = b""
-        for words in (["k", "--", "true"], ["-v", "-n", "free", "--", "true"], ["inspect", "k"],
-                      ["force-release", "gone"], ["ls"], ["ls", "--json"]):
-            done = subprocess.run([RLOCK, "--wait", "100ms", *words], env=environment(repeater.url),
-                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
-            printed += done.stdout + done.stderr
+
+        def prints(words, url=repeater.url):
+            done = subprocess.run([RLOCK, "--wait", "100ms", *words], env=environment(url), stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=20)
+            return done.stdout + done.stderr
+
+        printed = b"".join(at_once([lambda words=words: prints(words) for words in commands]))
         assert repeater.said > 0, step
         assert SECRET[:6].encode() not in printed, (step, printed)
         assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]", printed), (step, printed)
@@ -826,6 +885,7 @@ def what_a_server_repeats_is_printed_without_the_password(server, r):
 
 def main():
     ends_when_told()
+    hears_signals()
     wanted = [function for function in TESTS if len(sys.argv) < 3 or fnmatch.fnmatch(function.__name__, sys.argv[2])]
     with Redis("--enable-debug-command", "yes") as server:
         return run_on(server, wanted)
