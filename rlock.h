@@ -209,7 +209,7 @@
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
  *     RLOCK_API           linkage of the public functions (default: extern)
- *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
+ *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert; -Os: a trap)
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
@@ -225,13 +225,25 @@
  *     RLOCK_WITH_POSTGRES  config.url may name PostgreSQL: see stores/rlock_stores.h
  *     RLOCK_WITH_ZOOKEEPER  ... ZooKeeper
  *     RLOCK_WITH_MARIADB  ... MariaDB
- *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
- *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
- *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
- *     RLOCK_NO_REPORTS    leave out config.on_event: 1 KB of code on a small ARM
- *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
- *                         questions: a quarter of the code
+ *     RLOCK_MINIMAL       leave out all parts but those that are named. What stays is a mutex with
+ *                         watchdog, fencing, re-entrance and push, on one server of Redis by its
+ *                         address, or by the path of its socket. A setting of a part that is not
+ *                         there is RLOCK_ERR_ARG, and the log names the macro. For a device, see
+ *                         docs/embedding.md.
+ *     RLOCK_WITH_KINDS    fair, read, write, semaphore; several keys; questions, forced release
+ *     RLOCK_WITH_URL      config.url
+ *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
+ *     RLOCK_WITH_TLS      config.tls
+ *     RLOCK_WITH_SENTINEL  config.sentinels
+ *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new
+ *     RLOCK_WITH_REPLICAS  config.replicas, config.quarantine_ms
+ *     RLOCK_WITH_REDISSON  config.wire: mutexes of Redisson
+ *     RLOCK_WITH_QUORUM   rlock_quorum_new, rlock_both_new
+ *     RLOCK_WITH_MEMORY   rlock_memory_new
+ *     RLOCK_WITH_REPORTS  config.on_event
+ *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
+ *                         does not say what is wrong with an argument
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -257,6 +269,94 @@
  * major version, 1,000 for each minor one, 1 for each patch. */
 #define RLOCK_VERSION "0.2.0"
 #define RLOCK_VERSION_NUMBER 2000
+
+/* The parts. By default all are there; RLOCK_MINIMAL leaves out those that are not asked for by an
+ * RLOCK_WITH_... of their own: see CONFIGURATION MACROS. Each is 1 or 0 from here on. */
+
+#if defined(RLOCK_NO_KINDS) || defined(RLOCK_NO_URL) || defined(RLOCK_NO_SENTINEL) || \
+    defined(RLOCK_NO_CLUSTER) || defined(RLOCK_NO_REPORTS)
+#error "RLOCK_NO_KINDS, _URL, _SENTINEL, _CLUSTER, _REPORTS became RLOCK_MINIMAL and RLOCK_WITH_..."
+#endif
+
+#ifdef RLOCK_NO_REDIS
+#define RLOCK__HAS_REDIS 0
+#else
+#define RLOCK__HAS_REDIS 1
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_KINDS)
+#define RLOCK__HAS_KINDS 1
+#else
+#define RLOCK__HAS_KINDS 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_QUORUM)
+#define RLOCK__HAS_QUORUM 1
+#else
+#define RLOCK__HAS_QUORUM 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_MEMORY)
+#define RLOCK__HAS_MEMORY 1
+#else
+#define RLOCK__HAS_MEMORY 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_REPORTS)
+#define RLOCK__HAS_REPORTS 1
+#else
+#define RLOCK__HAS_REPORTS 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
+#define RLOCK__HAS_URL 1
+#else
+#define RLOCK__HAS_URL 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_SENTINEL))
+#define RLOCK__HAS_SENTINEL 1
+#else
+#define RLOCK__HAS_SENTINEL 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_CLUSTER))
+#define RLOCK__HAS_CLUSTER 1
+#else
+#define RLOCK__HAS_CLUSTER 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_REPLICAS))
+#define RLOCK__HAS_REPLICAS 1
+#else
+#define RLOCK__HAS_REPLICAS 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_REDISSON))
+#define RLOCK__HAS_REDISSON 1
+#else
+#define RLOCK__HAS_REDISSON 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_NAMES))
+#define RLOCK__HAS_NAMES 1
+#else
+#define RLOCK__HAS_NAMES 0
+#endif
+
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_TLS))
+#define RLOCK__HAS_TLS 1
+#else
+#define RLOCK__HAS_TLS 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_TEXTS)
+#define RLOCK__HAS_TEXTS 1
+#define RLOCK__TEXT(text) text
+#else
+#define RLOCK__HAS_TEXTS 0
+#define RLOCK__TEXT(text) ""
+#endif
 
 /* The linkage of the public functions; define it yourself where that has to be another one. */
 #ifndef RLOCK_API
@@ -697,10 +797,13 @@ RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const c
 
 /* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
  * fencing, without a server. Every client whose config names it shares its keys; all of these
- * clients belong to one thread. Free it after its clients; NULL is allowed.
+ * clients belong to one thread. Free it after its clients; NULL is allowed. It is of the part
+ * MEMORY.
  * Errors: RLOCK_ERR_ARG (out is NULL), RLOCK_ERR_NOMEM (also: no random bytes). */
+#if RLOCK__HAS_MEMORY
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
+#endif
 
 /* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
  * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
@@ -710,10 +813,10 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * A url has no parameters but db and those of the Sentinels. All else comes from the client's
  * config, whose own address is not used. Every client that locks the same keys must name the same
  * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
- * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
+ * Free it after them; NULL is allowed. It is of the part QUORUM. What is wrong with a
  * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
-#ifndef RLOCK_NO_KINDS
+#if RLOCK__HAS_QUORUM
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -727,7 +830,7 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
  * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
  * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
- * after its clients; NULL is allowed. With RLOCK_NO_KINDS it does not exist. Errors: RLOCK_ERR_ARG
+ * after its clients; NULL is allowed. It is of the part QUORUM. Errors: RLOCK_ERR_ARG
  * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
                              const struct rlock_config *to);
@@ -739,9 +842,9 @@ RLOCK_API void rlock_both_free(rlock_store *store);
  * library reads and copies host and port of a node, of the first one also username, password and
  * tls, which is not copied. All else comes from the client's config, whose own address is not used.
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
- * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
+ * Free it after them; NULL is allowed. It is of the part CLUSTER.
  * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
-#if !defined(RLOCK_NO_CLUSTER) && !defined(RLOCK_NO_REDIS)
+#if RLOCK__HAS_CLUSTER
 RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
 RLOCK_API void rlock_cluster_free(rlock_store *store);
 #endif
@@ -1296,8 +1399,12 @@ RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
 #endif
 
 #ifndef RLOCK_ASSERT
+#if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__) && !defined(NDEBUG) /* no text, no file */
+#define RLOCK_ASSERT(x) ((x) ? (void)0 : __builtin_trap())
+#else
 #include <assert.h>
 #define RLOCK_ASSERT(x) assert(x)
+#endif
 #endif
 
 #if defined(RLOCK_MALLOC) != defined(RLOCK_FREE)
@@ -1306,18 +1413,6 @@ RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
-#endif
-
-#ifdef RLOCK_NO_KINDS
-#define RLOCK__HAS_KINDS 0
-#else
-#define RLOCK__HAS_KINDS 1
-#endif
-
-#ifdef RLOCK_NO_REPORTS
-#define RLOCK__HAS_REPORTS 0
-#else
-#define RLOCK__HAS_REPORTS 1
 #endif
 
 /* A function of several callers: where size counts, a call is less than a copy of it. */
@@ -1434,7 +1529,7 @@ RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
-#if !defined(RLOCK_NO_REDIS) || !defined(RLOCK_NO_KINDS)
+#if RLOCK__HAS_REDIS || RLOCK__HAS_QUORUM
 /* Copies a text that may be NULL; *failed: there was no memory for it. */
 static char *rlock__copy_text(const char *text, bool *failed) {
     char *copy = rlock__copy(text, rlock__length(text));
@@ -2583,21 +2678,25 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         rlock__set_number(config, row, value ? value : row->standard);
     }
     if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
-        rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
         return false;
     }
     if (!config->replicas_ms) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
     if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(line, 0,
-                        "config.replicas: config.command_timeout_ms is below three times "
-                        "config.replicas_ms, which is 1 at least",
-                        "");
+        rlock__line_add(
+            line, 0,
+            RLOCK__TEXT("config.replicas: config.command_timeout_ms is below three times "
+                        "config.replicas_ms, which is 1 at least"),
+            "");
         return false;
     }
     return true;
 }
+
+#if RLOCK__HAS_MEMORY
 
 /* ------------------------------------------------------------------------------------------------
  * >>memory - the store inside the process: what a server does, done in the next loop iteration
@@ -3303,7 +3402,9 @@ void rlock_memory_free(rlock_store *store) {
     rlock__dealloc(memory);
 }
 
-#ifndef RLOCK_NO_REDIS
+#endif /* RLOCK__HAS_MEMORY */
+
+#if RLOCK__HAS_REDIS
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-state - the store on hiredis: what a connection, a command and the store consist of
@@ -3393,12 +3494,18 @@ typedef union rlock__address {
 typedef struct rlock__place {
     char *host;
     int port;
+#if RLOCK__HAS_TLS
     const rlock_tls *tls; /* NULL: not encrypted */
-    uint32_t count, at;   /* how many addresses were found, and which is tried; 0: a numeric host */
-    uint32_t failures;    /* attempts that failed since one worked */
+#endif
+    uint32_t failures; /* attempts that failed since one worked */
+#if RLOCK__HAS_NAMES
+    uint32_t count, at; /* how many addresses were found, and which is tried; 0: a numeric host */
     rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
+#endif
 } rlock__place;
+
+#if RLOCK__HAS_NAMES
 
 /* A name that a connection asked for. The connection may lead to another host by now. */
 typedef struct rlock__lookup {
@@ -3407,6 +3514,8 @@ typedef struct rlock__lookup {
     struct rlock__lookup *next;
     char *host; /* NULL: it was answered, and may be used again */
 } rlock__lookup;
+
+#endif /* RLOCK__HAS_NAMES */
 
 typedef struct rlock__conn { /* small members first: they are reached with less code */
     bool wanted, doomed, blocked;
@@ -3432,7 +3541,9 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     long long id;      /* CLIENT ID; 0 = unknown */
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_io io;
+#if RLOCK__HAS_NAMES
     rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
+#endif
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
@@ -3461,8 +3572,7 @@ typedef struct rlock__host {
     int port;
 } rlock__host;
 
-#ifndef RLOCK_NO_SENTINEL
-#define RLOCK__HAS_SENTINEL 1
+#if RLOCK__HAS_SENTINEL
 
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
@@ -3482,13 +3592,13 @@ typedef struct rlock__sentinel {
     bool misled;        /* the address was tried, and has not worked yet */
     bool heard;         /* on this connection there was an answer */
 } rlock__sentinel;
-#else
-#define RLOCK__HAS_SENTINEL 0
 #endif
+
+#if RLOCK__HAS_REPLICAS
 
 /* How many replicas must have what is granted or renewed: see rlock__answer. */
 typedef struct rlock__sync {
-    int replicas;    /* 0: none */
+    int replicas;
     int64_t ms;      /* how long one WAIT takes at most */
     rlock_link kept; /* commands whose answers wait for one */
     bool wanted;     /* something was sent that the next one has to cover */
@@ -3500,7 +3610,8 @@ typedef struct rlock__sync {
 
 /* For how long the server grants nothing, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
-    int64_t ms;       /* 0: there is none */
+    struct rlock__redis *redis;
+    int64_t ms;
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
     uint32_t asked;                   /* questions on their way, besides that of the greeting */
@@ -3513,6 +3624,8 @@ typedef struct rlock__quarantine {
     char replid[RLOCK__IDENTITY + 1];
     int64_t known_us; /* ... it has been since then, or longer */
 } rlock__quarantine;
+
+#endif /* RLOCK__HAS_REPLICAS */
 
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
@@ -3538,7 +3651,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     const rlock_store_events *events;
     void *owner;
     rlock_stats *stats;
+#if RLOCK__HAS_REDISSON
     rlock_wire wire;
+#endif
     unsigned pushing;                 /* what was reported last */
     uint32_t bytes;                   /* of commands in flight */
     uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
@@ -3560,20 +3675,42 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     int64_t heard_us;  /* when the process before answered last */
     int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */
     long long lost_id; /* CLIENT ID of lost_epoch, to be killed at the same process of a server */
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
-    rlock__quarantine quarantine;
-    rlock__sync sync;
+#if RLOCK__HAS_REPLICAS
+    rlock__quarantine *quarantine; /* NULL: there is none */
+    rlock__sync *sync;             /* NULL: no replica has to have anything */
+#endif
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
+/* True if something was sent of which replicas have not been asked yet: see >>redis-wait. */
+static bool rlock__redis_owes(const rlock__redis *redis) {
+#if RLOCK__HAS_REPLICAS
+    return redis->sync && redis->sync->wanted;
+#else
+    (void)redis;
+    return false;
+#endif
+}
+
+/* True if mutexes are those of Redisson, which other clients of it see. */
+static bool rlock__is_redisson(const rlock__redis *redis) {
+#if RLOCK__HAS_REDISSON
+    return redis->wire == RLOCK_WIRE_REDISSON;
+#else
+    (void)redis;
+    return false;
+#endif
+}
+
 /* True for the store of a node: see >>cluster. */
 static bool rlock__is_node(const rlock__redis *redis) {
-#ifdef RLOCK_NO_CLUSTER
+#if !RLOCK__HAS_CLUSTER
     (void)redis;
     return false;
 #else
@@ -3675,6 +3812,7 @@ static const char rlock__lua_string_renew_many[] =
     "call('EXISTS',unpack(KEYS))\n"
     "return table.concat(renewed)";
 
+#if RLOCK__HAS_REDISSON
 static const char rlock__lua_redisson_acquire[] =
     "75e6a8ec0da361125a90c58cbea05736951277e2"
     "local key,call=KEYS[1],redis.call\n"
@@ -3751,6 +3889,8 @@ static const char rlock__lua_redisson_release[] =
     "end\n"
     "return 1";
 
+#endif
+#if RLOCK__HAS_REPLICAS
 static const char rlock__lua_quarantine[] =
     "4839d51204e6724ef8d122702852f58bdc648c4b"
     "local call=redis.call\n"
@@ -3779,6 +3919,8 @@ static const char rlock__lua_quarantine[] =
     "end\n"
     "return math.max(since+ARGV[1]-now_ms,0)";
 
+#endif
+
 #if RLOCK__HAS_KINDS
 #ifdef __GNUC__ /* C99 promises 4095 bytes of a string, these compilers have no limit */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
@@ -3794,26 +3936,6 @@ static const char rlock__lua_string_inspect[] =
 static const char rlock__lua_string_force[] =
     "707d4771e9ce50ab7d845f9ec38e4a5fcdfb5be2"
     "return redis.call('GET',KEYS[1])and redis.call('DEL',KEYS[1])or 0";
-
-static const char rlock__lua_redisson_inspect[] =
-    "2ff0092aa58590769fd52cce125ddbbf217ad82a"
-    "local holder=redis.call('HKEYS',KEYS[1])[1]\n"
-    "if not holder then\n"
-    "return'0 0 -1 1 -1 '\n"
-    "end\n"
-    "return'1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..holder";
-
-static const char rlock__lua_redisson_force[] =
-    "04708c5ff02b011c30f15fca80ad41860faee0e3"
-    "if redis.call('HLEN',KEYS[1])==0 then\n"
-    "return 0\n"
-    "end\n"
-    "redis.call('DEL',KEYS[1])\n"
-    "redis.pcall('PUBLISH',ARGV[1],'0')\n"
-    "if ARGV[2]then\n"
-    "redis.pcall('SPUBLISH',ARGV[1],'0')\n"
-    "end\n"
-    "return 1";
 
 static const char rlock__lua_keys_acquire[] =
     "16740676c353fbdca08151f83149cea13f2a0c26"
@@ -4270,27 +4392,65 @@ static const char rlock__lua_queue_renew[] =
     "return 1";
 
 #endif /* RLOCK__HAS_KINDS */
+#if RLOCK__HAS_KINDS && RLOCK__HAS_REDISSON
+static const char rlock__lua_redisson_inspect[] =
+    "2ff0092aa58590769fd52cce125ddbbf217ad82a"
+    "local holder=redis.call('HKEYS',KEYS[1])[1]\n"
+    "if not holder then\n"
+    "return'0 0 -1 1 -1 '\n"
+    "end\n"
+    "return'1 '..redis.call('PTTL',KEYS[1])..' -1 0 -1 '..holder";
+
+static const char rlock__lua_redisson_force[] =
+    "04708c5ff02b011c30f15fca80ad41860faee0e3"
+    "if redis.call('HLEN',KEYS[1])==0 then\n"
+    "return 0\n"
+    "end\n"
+    "redis.call('DEL',KEYS[1])\n"
+    "redis.pcall('PUBLISH',ARGV[1],'0')\n"
+    "if ARGV[2]then\n"
+    "redis.pcall('SPUBLISH',ARGV[1],'0')\n"
+    "end\n"
+    "return 1";
+
+#endif
 
 /* clang-format on */
 
 #define RLOCK__SHA 40 /* digits of a SHA-1, before each script */
 
-enum { RLOCK__ROW_STRING, RLOCK__ROW_REDISSON, RLOCK__ROW_KEYS, RLOCK__ROW_QUEUE, RLOCK__ROWS };
-
-static const char *const
-    rlock__scripts[RLOCK__HAS_KINDS ? RLOCK__ROWS : RLOCK__ROW_KEYS][RLOCK__HAS_KINDS ? 6 : 3] = {
+/* The rows of scripts: for a mutex on each wire, for several keys, for the queued kinds. */
+enum {
+    RLOCK__ROW_STRING,
+#if RLOCK__HAS_REDISSON
+    RLOCK__ROW_REDISSON,
+#endif
 #if RLOCK__HAS_KINDS
-        /* [row][rlock_op] */
-        {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release,
-         rlock__lua_string_inspect, rlock__lua_string_force, NULL},
-        {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release,
-         rlock__lua_redisson_inspect, rlock__lua_redisson_force, NULL},
-        {rlock__lua_keys_acquire, rlock__lua_keys_renew, rlock__lua_keys_release, NULL, NULL, NULL},
-        {rlock__lua_queue, rlock__lua_queue_renew, rlock__lua_queue, rlock__lua_queue,
-         rlock__lua_queue, rlock__lua_queue}};
+    RLOCK__ROW_KEYS,
+    RLOCK__ROW_QUEUE,
+#endif
+    RLOCK__ROWS
+};
+
+#if RLOCK__HAS_KINDS
+static const char *const rlock__scripts[RLOCK__ROWS][6] = {
+    /* [row][rlock_op] */
+    {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release,
+     rlock__lua_string_inspect, rlock__lua_string_force, NULL},
+#if RLOCK__HAS_REDISSON
+    {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release,
+     rlock__lua_redisson_inspect, rlock__lua_redisson_force, NULL},
+#endif
+    {rlock__lua_keys_acquire, rlock__lua_keys_renew, rlock__lua_keys_release, NULL, NULL, NULL},
+    {rlock__lua_queue, rlock__lua_queue_renew, rlock__lua_queue, rlock__lua_queue, rlock__lua_queue,
+     rlock__lua_queue}};
 #else
-        {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release},
-        {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release}};
+static const char *const rlock__scripts[RLOCK__ROWS][3] = {
+    {rlock__lua_string_acquire, rlock__lua_string_renew, rlock__lua_string_release},
+#if RLOCK__HAS_REDISSON
+    {rlock__lua_redisson_acquire, rlock__lua_redisson_renew, rlock__lua_redisson_release},
+#endif
+};
 #endif
 
 /* ------------------------------------------------------------------------------------------------
@@ -4329,6 +4489,8 @@ static bool rlock__is_host(const char *host, size_t len) {
     text[i] = 0;
     return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
 }
+
+#if RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER
 
 /* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
 static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
@@ -4400,6 +4562,10 @@ static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count
     return hosts;
 }
 
+#endif /* RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER */
+
+#if RLOCK__HAS_NAMES
+
 /* Writes an address as such a text. */
 static void rlock__address_text(const rlock__address *address, char *text) {
     bool six = address->any.sa_family == AF_INET6;
@@ -4456,6 +4622,24 @@ static bool rlock__place_more(const rlock__place *place) {
     return place->at + 1 < place->count;
 }
 
+/* True if the host is an address, or stands for one that is known. */
+static bool rlock__place_known(const rlock__place *place) {
+    return place->count || rlock__numeric(place->host);
+}
+
+#else
+
+static bool rlock__place_more(const rlock__place *place) {
+    (void)place;
+    return false;
+}
+
+static bool rlock__place_known(const rlock__place *place) {
+    return rlock__numeric(place->host) != NULL;
+}
+
+#endif /* RLOCK__HAS_NAMES */
+
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
 static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
@@ -4469,20 +4653,24 @@ static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeo
 
 static void rlock__place_worked(rlock__place *place) {
     place->failures = 0;
+#if RLOCK__HAS_NAMES
     if (place->count) {
         place->good = place->found[place->at];
     }
+#endif
 }
 
 /* Starts to connect to the address whose turn it is. */
 static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
-    char text[RLOCK__ADDRESS_MAX];
-    if (!place->count) {
-        RLOCK_ASSERT(rlock__numeric(place->host));
-        return redisAsyncConnect(rlock__numeric(place->host), place->port);
+#if RLOCK__HAS_NAMES
+    if (place->count) {
+        char text[RLOCK__ADDRESS_MAX];
+        rlock__address_text(&place->found[place->at], text);
+        return redisAsyncConnect(text, place->port);
     }
-    rlock__address_text(&place->found[place->at], text);
-    return redisAsyncConnect(text, place->port);
+#endif
+    RLOCK_ASSERT(rlock__numeric(place->host));
+    return redisAsyncConnect(rlock__numeric(place->host), place->port);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -4712,7 +4900,7 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
 RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
-    bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
+    bool more = flags || request->fences || terms || rlock__is_redisson(redis);
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
     bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
@@ -4736,10 +4924,19 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!RLOCK__HAS_KINDS || !request->terms) {
-        return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
+#if RLOCK__HAS_KINDS
+    if (request->terms) {
+        return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
     }
-    return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
+#endif
+#if RLOCK__HAS_REDISSON
+    if (rlock__is_redisson(redis)) {
+        return RLOCK__ROW_REDISSON;
+    }
+#endif
+    (void)redis;
+    (void)request;
+    return RLOCK__ROW_STRING;
 }
 
 RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
@@ -4780,7 +4977,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
-    bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    bool channel = !lease && request->op != RLOCK_OP_INSPECT && rlock__is_redisson(redis);
     bool sharded = channel && rlock__has_shards(redis);
     bool renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;
@@ -5012,6 +5209,8 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+#if RLOCK__HAS_NAMES
+
 /* Returns the lookup of a host's name, or with NULL of any, that was not answered yet; or NULL. */
 static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
     rlock__lookup *at = conn->lookups;
@@ -5020,6 +5219,16 @@ static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *ho
     }
     return at;
 }
+
+#else
+
+static const void *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
+    (void)conn;
+    (void)host;
+    return NULL;
+}
+
+#endif /* RLOCK__HAS_NAMES */
 
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
@@ -5037,7 +5246,7 @@ static bool rlock__conn_more(const rlock__conn *conn) {
  * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
     bool more = rlock__conn_more(conn);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
         return (more && !sentinel->heard) || sentinel->silent + 1 < sentinel->count;
@@ -5076,7 +5285,12 @@ static rlock_fault rlock__why_down(const char *text) {
 
 /* Returns the hooks of a connection that is encrypted, or NULL. */
 static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
+#if RLOCK__HAS_TLS
     return conn->place->tls;
+#else
+    (void)conn;
+    return NULL;
+#endif
 }
 
 /* Before each read and write, as rlock_tls.before promises. */
@@ -5318,7 +5532,7 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->tracking_refused && redis->wire == RLOCK_WIRE_REDISSON;
+    return redis->tracking_refused && rlock__is_redisson(redis);
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
@@ -5365,7 +5579,12 @@ RLOCK__NOINLINE static bool rlock__listens(const rlock__redis *redis) {
 /* True if the push connection is wanted for anything. With replicas it is there all the time: the
  * last releases are sent on it if a WAIT holds up the command connection. */
 static bool rlock__pushes(const rlock__redis *redis) {
-    return rlock__listens(redis) || redis->sync.replicas;
+#if RLOCK__HAS_REPLICAS
+    if (redis->sync) {
+        return true;
+    }
+#endif
+    return rlock__listens(redis);
 }
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
@@ -5376,7 +5595,7 @@ static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
     const char *path = redis->unix_path, *host = conn->place->host;
     if (!redis->connect) {
         n = rlock__line_add(line, n, between, path ? path : host);
-        if (!path && host && (conn->place->count || rlock__numeric(host))) {
+        if (!path && host && rlock__place_known(conn->place)) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }
@@ -5466,7 +5685,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
-        redis->sharded = conn->shard = redis->sync.opens = false;
+        redis->sharded = conn->shard = false;
+#if RLOCK__HAS_REPLICAS
+        if (redis->sync) {
+            redis->sync->opens = false;
+        }
+#endif
     }
     rlock__redis_pushing(redis);
     if (!conn->walks) {
@@ -5753,12 +5977,14 @@ static void rlock__conn_left(rlock__conn *conn) {
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
+#if RLOCK__HAS_NAMES
     while (conn->lookups) {
         rlock__lookup *lookup = conn->lookups;
         conn->lookups = lookup->next;
         rlock__dealloc(lookup->host);
         rlock__dealloc(lookup);
     }
+#endif
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);
@@ -5810,10 +6036,12 @@ static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
     rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
 }
 
+#if RLOCK__HAS_REPLICAS
+
 /* True if a success of the request counts only when replicas have it. */
 static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
-    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
-                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
+    return redis->sync && (request->op == RLOCK_OP_ACQUIRE ||
+                           (request->op == RLOCK_OP_RENEW && request->lease_ms));
 }
 
 /* Answers a request, at once or when replicas have what was done for it. Those of a command that
@@ -5834,7 +6062,7 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
 static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     if (command->kept) {
         command->count = command->kept;
-        rlock__list_append(&redis->sync.kept, &command->link);
+        rlock__list_append(&redis->sync->kept, &command->link);
     } else { /* first: few get room for a batch */
         rlock__list_append(redis->spare.next, &command->link);
     }
@@ -5859,7 +6087,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     answer.outcome = RLOCK_OUTCOME_FAULT;
     if (told && back) {
         answer.fault = RLOCK_FAULT_BUSY;
-        answer.text = redis->sync.words;
+        answer.text = redis->sync->words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (told) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
@@ -5888,7 +6116,7 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
 
 /* Notes what a WAIT was answered. True: enough replicas have what was written. */
 static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
-    rlock__sync *sync = &redis->sync;
+    rlock__sync *sync = redis->sync;
     bool counted = reply->type == REDIS_REPLY_INTEGER;
     char number[21];
     size_t n;
@@ -5921,7 +6149,7 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
             answer.ours = command->ours;
             rlock__answer_now(redis, request, &answer);
         } else if (request && heard && request->op == RLOCK_OP_RENEW) {
-            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync->words);
         } else if (request && heard && rlock__give_back(redis, command)) {
             back = true;
         } else if (request) {
@@ -5936,19 +6164,11 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
 
 /* Answers all that was kept. */
 static void rlock__sync_end(rlock__redis *redis, bool heard, bool synced) {
-    while (!rlock__list_empty(&redis->sync.kept)) {
-        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+    while (!rlock__list_empty(&redis->sync->kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync->kept.next, rlock__command, link);
         rlock__list_remove(&command->link);
         rlock__sync_settle(redis, command, heard, synced);
     }
-}
-
-/* Buries the command connection, which is doomed: nobody is asked any more about what was sent on
- * it. */
-static void rlock__commands_bury(rlock__redis *redis) {
-    redis->sync.wanted = false;
-    rlock__sync_end(redis, false, false);
-    rlock__conn_bury(&redis->commands);
 }
 
 static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
@@ -5962,7 +6182,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         return; /* rlock__redis_free finds what was kept */
     }
     redis = conn->redis;
-    redis->sync.out = false;
+    redis->sync->out = false;
     if (reply) {
         rlock__conn_answered(conn);
     }
@@ -5976,13 +6196,79 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 /* After the last command of a flush: asks whether replicas have what was sent since the last time,
  * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted && !redis->sync.out && !redis->sync.opens) {
-        redis->sync.wanted = false;
+    rlock__sync *sync = redis->sync;
+    if (sync && sync->wanted && !sync->out && !sync->opens) {
+        sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
-        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
-        rlock__put_number(redis, (uint64_t)redis->sync.ms);
-        redis->sync.out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+        rlock__put_number(redis, (uint64_t)sync->replicas);
+        rlock__put_number(redis, (uint64_t)sync->ms);
+        sync->out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
     }
+}
+
+/* Something was sent that the next WAIT has to cover. */
+static void rlock__sync_want(rlock__redis *redis, const rlock_request *request) {
+    if (rlock__syncs(redis, request)) {
+        redis->sync->wanted = true;
+    }
+}
+
+/* The push connection is there, or failed. */
+static void rlock__sync_opened(rlock__redis *redis) {
+    if (redis->sync) {
+        redis->sync->opens = false;
+    }
+}
+
+static bool rlock__sync_out(const rlock__redis *redis) {
+    return redis->sync && redis->sync->out;
+}
+
+/* False: there is no memory. */
+static bool rlock__sync_init(rlock__redis *redis, const rlock_config *config) {
+    if (!config->replicas) {
+        return true;
+    }
+    redis->sync = (rlock__sync *)rlock__alloc(sizeof *redis->sync);
+    if (!redis->sync) {
+        return false;
+    }
+    rlock__list_init(&redis->sync->kept);
+    redis->sync->replicas = config->replicas;
+    redis->sync->ms = config->replicas_ms;
+    redis->sync->opens = true;
+    return true;
+}
+
+static void rlock__sync_free(rlock__redis *redis) {
+    if (redis->sync) {
+        rlock__list_move(&redis->spare, &redis->sync->kept);
+        rlock__dealloc(redis->sync);
+    }
+}
+
+#else
+
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    rlock__answer_now(redis, request, answer);
+}
+
+static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    rlock__list_append(redis->spare.next, &command->link);
+}
+
+#endif /* RLOCK__HAS_REPLICAS */
+
+/* Closes the command connection, which is doomed: nobody is asked any more about what was sent on
+ * it. */
+static void rlock__commands_bury(rlock__redis *redis) {
+#if RLOCK__HAS_REPLICAS
+    if (redis->sync) {
+        redis->sync->wanted = false;
+        rlock__sync_end(redis, false, false);
+    }
+#endif
+    rlock__conn_bury(&redis->commands);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -6198,7 +6484,7 @@ static void rlock__track(rlock__redis *redis) {
  * https://redis.io/docs/latest/develop/reference/sentinel-clients/
  */
 
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
 
 /* Returns what is wrong with the Sentinels of a configuration, or NULL. */
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
@@ -6209,19 +6495,21 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
                    : NULL;
     }
     if (!rlock__length(config->sentinel_primary)) {
-        return "config.sentinels without config.sentinel_primary, the name that they know it by";
+        return RLOCK__TEXT(
+            "config.sentinels without config.sentinel_primary, the name that they know it by");
     }
     if (config->unix_path || config->connect) {
-        return "config.sentinels with config.unix_path or config.connect";
+        return RLOCK__TEXT("config.sentinels with config.unix_path or config.connect");
     }
     if (config->sentinel_username && !config->sentinel_password) {
-        return "config.sentinel_username without config.sentinel_password";
+        return RLOCK__TEXT("config.sentinel_username without config.sentinel_password");
     }
     if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
         !config->trust_plain_sentinels) {
-        return "TLS to the server, but not to the Sentinels, which name the host to verify: set "
-               "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
-               "trust_plain_sentinels";
+        return RLOCK__TEXT(
+            "TLS to the server, but not to the Sentinels, which name the host to verify: set "
+            "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
+            "trust_plain_sentinels");
     }
     return rlock__hosts_fault(
         config, config->sentinels,
@@ -6248,7 +6536,9 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
         return NULL;
     }
     sentinel->epoch = -1;
+#if RLOCK__HAS_TLS
     sentinel->place.tls = config->sentinel_tls;
+#endif
     sentinel->text = rlock__copy_text(config->sentinels, &failed);
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
     sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
@@ -6266,8 +6556,10 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
     rlock__place *place = conn->place;
     place->host = host;
     place->port = port;
-    place->count = place->at = 0;
+#if RLOCK__HAS_NAMES
     place->good.any.sa_family = 0;
+    place->count = place->at = 0;
+#endif
     conn->moved = true;
 }
 
@@ -6276,6 +6568,8 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
     rlock__place_move(&sentinel->conn, host->name, host->port);
 }
+
+#if RLOCK__HAS_NAMES
 
 /* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
  * False: there is none. */
@@ -6291,6 +6585,8 @@ static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     }
     return false;
 }
+
+#endif /* RLOCK__HAS_NAMES */
 
 /* The command connection goes on, in the next loop iteration. */
 static void rlock__sentinel_resumes(rlock__redis *redis) {
@@ -6547,7 +6843,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
     (void)detail;
-    return config->sentinels ? "config.sentinels with RLOCK_NO_SENTINEL" : NULL;
+    return config->sentinels ? "config.sentinels needs RLOCK_WITH_SENTINEL" : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
     (void)redis;
@@ -6564,7 +6860,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
-#endif /* RLOCK_NO_SENTINEL */
+#endif /* RLOCK__HAS_SENTINEL */
 
 /* The address led to a server that is not the one: it is left when all in flight is answered. */
 static void rlock__redis_strays(rlock__redis *redis, const char *text) {
@@ -6586,17 +6882,19 @@ static void rlock__redis_strays(rlock__redis *redis, const char *text) {
  * is on its way after the greeting, acquires wait for the answer.
  */
 
+#if RLOCK__HAS_REPLICAS
+
 #define RLOCK__MARKER_NAME "quarantine" /* the marker's key, after the prefix */
 #define RLOCK__QUARANTINE_ASK_MS 1000   /* until a server that cannot tell is asked again */
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
-    return rlock_client_now_us(redis->client) < redis->quarantine.until_us;
+    return redis->quarantine && rlock_client_now_us(redis->client) < redis->quarantine->until_us;
 }
 
 /* True if an acquire waits until it is known whether the server may grant. */
 static bool rlock__quarantine_waits(const rlock__redis *redis) {
-    return redis->quarantine.asked || redis->quarantine.unmapped;
+    return redis->quarantine && (redis->quarantine->asked || redis->quarantine->unmapped);
 }
 
 /* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of
@@ -6613,7 +6911,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
 
 /* Returns why nothing is granted, perhaps in the line. */
 static const char *rlock__quarantine_words(const rlock__redis *redis, char *line) {
-    const rlock__quarantine *quarantine = &redis->quarantine;
+    const rlock__quarantine *quarantine = redis->quarantine;
     int64_t left_us = quarantine->until_us - rlock_client_now_us(redis->client);
     char number[21];
     RLOCK_ASSERT(left_us > 0);
@@ -6628,7 +6926,7 @@ static const char *rlock__quarantine_words(const rlock__redis *redis, char *line
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */
 static void rlock__put_quarantine(rlock__redis *redis) {
-    const rlock__quarantine *quarantine = &redis->quarantine;
+    const rlock__quarantine *quarantine = redis->quarantine;
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
     rlock__put_command(redis, known ? 8 : 5);
@@ -6646,7 +6944,7 @@ static void rlock__put_quarantine(rlock__redis *redis) {
 /* Notes that a node has been the process that it is, with the history that it has, since a time:
  * where its marker leaves it a client can say so. */
 static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
-    rlock__quarantine *quarantine = &redis->quarantine;
+    rlock__quarantine *quarantine = redis->quarantine;
     const char *run_id = redis->commands.run_id;
     bool same = rlock__same_identity(run_id, quarantine->run_id) &&
                 rlock__same_identity(redis->replid, quarantine->replid);
@@ -6662,7 +6960,7 @@ static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
 /* Notes the answer, which is a number or an error. A node that has no slot any more may be a
  * replica by now. If the slot of the marker has left it, another map names another marker. */
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
-    rlock__quarantine *quarantine = &redis->quarantine;
+    rlock__quarantine *quarantine = redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
     bool told = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
@@ -6706,7 +7004,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     const redisReply *reply = (const redisReply *)raw;
     rlock__redis *redis = (rlock__redis *)data;
     bool before;
-    redis->quarantine.asked--;
+    redis->quarantine->asked--;
     if (!conn || !reply) {
         return;
     }
@@ -6726,18 +7024,18 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
     bool usable = rlock__conn_usable(&redis->commands);
-    redis->quarantine.late = !usable;
-    if (usable && *redis->quarantine.marker) {
+    redis->quarantine->late = !usable;
+    if (usable && *redis->quarantine->marker) {
         rlock__put_quarantine(redis);
         if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
-            redis->quarantine.asked++;
+            redis->quarantine->asked++;
         }
     }
 }
 
 /* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
-    rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
+    rlock__redis *redis = RLOCK__OF(timer, rlock__quarantine, timer)->redis;
     if (rlock__quarantined(redis)) {
         rlock__quarantine_ask(redis);
     } else if (rlock__conn_usable(&redis->commands)) {
@@ -6746,19 +7044,34 @@ static void rlock__quarantine_fire(rlock_timer *timer) {
 }
 
 /* False: there is no memory. */
-static bool rlock__quarantine_init(rlock__redis *redis, int64_t ms) {
-    bool added = !ms || rlock_timer_add(redis->client, &redis->quarantine.timer,
-                                        rlock__quarantine_fire) == RLOCK_OK;
-    redis->quarantine.ms = added ? ms : 0;
-    memcpy(redis->quarantine.marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
-    return added;
+static bool rlock__quarantine_init(rlock__redis *redis, const rlock_config *config) {
+    rlock__quarantine *quarantine;
+    if (!config->quarantine_ms) {
+        return true;
+    }
+    quarantine = (rlock__quarantine *)rlock__alloc(sizeof *quarantine);
+    if (!quarantine) {
+        return false;
+    }
+    if (rlock_timer_add(redis->client, &quarantine->timer, rlock__quarantine_fire) != RLOCK_OK) {
+        rlock__dealloc(quarantine);
+        return false;
+    }
+    quarantine->redis = redis;
+    quarantine->ms = config->quarantine_ms;
+    memcpy(quarantine->marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
+    redis->quarantine = quarantine;
+    return true;
 }
 
-static void rlock__quarantine_end(rlock__redis *redis) {
-    if (redis->quarantine.ms) {
-        rlock_timer_drop(redis->client, &redis->quarantine.timer);
+static void rlock__quarantine_free(rlock__redis *redis) {
+    if (redis->quarantine) {
+        rlock_timer_drop(redis->client, &redis->quarantine->timer);
+        rlock__dealloc(redis->quarantine);
     }
 }
+
+#endif /* RLOCK__HAS_REPLICAS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-greeting - a connection from the first attempt until it can be used
@@ -6773,7 +7086,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        redis->wire == RLOCK_WIRE_STRING && !rlock__is_node(redis);
+        !rlock__is_redisson(redis) && !rlock__is_node(redis);
     redis->events->up(redis->owner, NULL);
 }
 
@@ -6793,9 +7106,12 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
-    } else {
-        redis->sync.opens = false;
     }
+#if RLOCK__HAS_REPLICAS
+    if (conn != &redis->commands) {
+        rlock__sync_opened(redis);
+    }
+#endif
     rlock__track(redis);
 }
 
@@ -6859,10 +7175,13 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
+#if RLOCK__HAS_REPLICAS
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__quarantine_told(redis, reply);
-    } else if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION &&
-               step != RLOCK__STEP_ROLE) { /* SERVER says so */
+    }
+#endif
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_QUARANTINE &&
+        step != RLOCK__STEP_REPLICATION && step != RLOCK__STEP_ROLE) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
@@ -6891,16 +7210,19 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
         "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    if (words[step]) {
-        rlock__put_words(redis, words[step], user ? 2 : 1);
-        if (user) {
-            rlock__put_text(redis, user);
-        }
-        rlock__put_text(redis, last);
-    } else {
+#if RLOCK__HAS_REPLICAS
+    if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
-        redis->quarantine.late = false;
+        redis->quarantine->late = false;
+        rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+        return;
     }
+#endif
+    rlock__put_words(redis, words[step], user ? 2 : 1);
+    if (user) {
+        rlock__put_text(redis, user);
+    }
+    rlock__put_text(redis, last);
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
 
@@ -6922,13 +7244,17 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    last[RLOCK__STEP_QUARANTINE] =
-        main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
+        main && !rlock__is_redisson(redis) ? "delifeq" : NULL;
+    last[RLOCK__STEP_QUARANTINE] = NULL;
+#if RLOCK__HAS_REPLICAS
+    if (main && redis->quarantine && *redis->quarantine->marker) {
+        last[RLOCK__STEP_QUARANTINE] = "";
+    }
+#endif
     last[RLOCK__STEP_ROLE] = main && redis->roleless ? "2" : NULL; /* which is the default */
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (sentinel) {
         user = redis->sentinel->username;
         last[RLOCK__STEP_AUTH] = redis->sentinel->password;
@@ -6985,7 +7311,9 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
-    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding && !redis->sync.wanted);
+    if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
+        conn->doomed = true;
+    }
     if (conn->doomed && rlock__is_sentinel(conn)) {
         rlock__sentinel_bury(redis);
     } else if (conn->doomed && conn == &redis->commands) {
@@ -7075,6 +7403,13 @@ static void rlock__conn_dial(rlock__conn *conn) {
     rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
+#if RLOCK__HAS_NAMES
+
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
@@ -7084,11 +7419,6 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     } else {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
     }
-}
-
-/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
-static bool rlock__conn_asks(const rlock__conn *conn) {
-    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
 }
 
 /* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
@@ -7160,6 +7490,14 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+#else
+
+static void rlock__conn_resolve(rlock__conn *conn) {
+    rlock__conn_dial(conn);
+}
+
+#endif /* RLOCK__HAS_NAMES */
+
 /* Begins an attempt, or goes on with it at the next address. The push connection goes where the
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
@@ -7174,7 +7512,9 @@ static void rlock__conn_open(rlock__conn *conn) {
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (walks || conn == &redis->push) {
+#if RLOCK__HAS_NAMES
         conn->place->at += walks;
+#endif
         rlock__conn_dial(conn);
     } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
         rlock__conn_resolve(conn);
@@ -7196,6 +7536,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
     resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
     conn->moved = false;
     rlock__conn_resolve(conn);
+#if RLOCK__HAS_NAMES
     if (resolving && !moved) {
         rlock__place_found(conn->place, NULL, 0);
         if (conn->place->count) {
@@ -7206,6 +7547,10 @@ static void rlock__conn_waits(rlock__conn *conn) {
             redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
         }
     }
+#else
+    (void)moved;
+    (void)resolving;
+#endif
     rlock__conn_tend(conn);
 }
 
@@ -7551,6 +7896,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+#if RLOCK__HAS_REPLICAS
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
         rlock__list_remove(&first->store.link);
         rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
@@ -7562,6 +7908,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
         return;
     }
+#endif
     command = rlock__command_new(redis);
     if (!command) {
         rlock__list_remove(&first->store.link);
@@ -7579,7 +7926,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
-    redis->sync.wanted = redis->sync.wanted || (sent && rlock__syncs(redis, first));
+#if RLOCK__HAS_REPLICAS
+    if (sent) {
+        rlock__sync_want(redis, first);
+    }
+#endif
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
@@ -7631,19 +7982,23 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
     int64_t now_us;
-    if (!rlock__quarantine_waits(redis)) {
+#if RLOCK__HAS_REPLICAS
+    if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     }
+#endif
     queue = rlock__redis_next(redis);
     now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
            (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
+#if RLOCK__HAS_REPLICAS
     rlock__sync_ask(redis);
+#endif
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_flush(&redis->sentinel->conn);
     }
@@ -7663,16 +8018,18 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 
 /* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
-    rlock__quarantine_end(redis);
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_end(&redis->sentinel->conn);
         rlock__sentinel_free(redis->sentinel);
     }
 #endif
-    rlock__list_move(&redis->spare, &redis->sync.kept);
+#if RLOCK__HAS_REPLICAS
+    rlock__quarantine_free(redis);
+    rlock__sync_free(redis);
+#endif
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -7731,10 +8088,13 @@ static void rlock__goodbye_write(rlock__conn *conn) {
  * before them, if the WAIT is answered first. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     bool usable = rlock__conn_speaks(&redis->commands);
-    bool aside = usable && redis->sync.out && rlock__conn_speaks(&redis->push);
+    bool aside = false;
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
+#if RLOCK__HAS_REPLICAS
+    aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+#endif
     queue = rlock__redis_next(redis);
     if (aside) {
         rlock__push_unsubscribe(redis);
@@ -7771,7 +8131,7 @@ static void rlock__redis_close(void *state) {
     rlock__redis_goodbye(redis);
     rlock__conn_left(&redis->commands);
     rlock__conn_left(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_left(&redis->sentinel->conn);
     }
@@ -7809,9 +8169,11 @@ static const char *rlock__hiredis_fault(const char **detail) {
 }
 
 /* True if a table of hooks is not whole. */
+#if RLOCK__HAS_TLS
 RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
+#endif
 
 /* Has the client hide the passwords of a configuration. */
 static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
@@ -7827,44 +8189,69 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
         return rlock__hiredis_fault(detail);
     }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
-        return "config.port or config.database is out of range";
+        return RLOCK__TEXT("config.port or config.database is out of range");
     }
     if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
-        return "config.wire is unknown";
+        return RLOCK__TEXT("config.wire is unknown");
     }
+#if !RLOCK__HAS_REDISSON
+    if (config->wire == RLOCK_WIRE_REDISSON) {
+        return "config.wire needs RLOCK_WITH_REDISSON";
+    }
+#endif
+#if !RLOCK__HAS_REPLICAS
+    if (config->replicas || config->quarantine_ms) {
+        return "config.replicas and config.quarantine_ms need RLOCK_WITH_REPLICAS";
+    }
+#endif
     if (strpbrk(config->prefix, "{}")) {
-        return "config.prefix has a brace, which would move keys to other cluster slots";
+        return RLOCK__TEXT(
+            "config.prefix has a brace, which would move keys to other cluster slots");
     }
     if (config->username && !config->password) {
-        return "config.username without config.password";
+        return RLOCK__TEXT("config.username without config.password");
     }
+#if RLOCK__HAS_TLS
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
-        return "config.tls lacks a hook";
+        return RLOCK__TEXT("config.tls lacks a hook");
     }
-#ifdef RLOCK_NO_CLUSTER
+#else
+    if (config->tls || config->sentinel_tls) {
+        return "config.tls needs RLOCK_WITH_TLS";
+    }
+#endif
+#if !RLOCK__HAS_CLUSTER
     if (config->cluster) {
-        return "config.cluster needs a library without RLOCK_NO_CLUSTER";
+        return "config.cluster needs RLOCK_WITH_CLUSTER";
     }
 #endif
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
     if (config->unix_path && strstr(config->unix_path, "://")) {
-        return "config.unix_path: expected a path; a URL goes into config.url";
+        return RLOCK__TEXT("config.unix_path: expected a path; a URL goes into config.url");
     }
     if (host && !rlock__is_host(host, strlen(host))) {
-        return "config.host: expected a name or an address, without a line end; a URL goes into "
-               "config.url";
+        return RLOCK__TEXT(
+            "config.host: expected a name or an address, without a line end; a URL goes into "
+            "config.url");
     }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        return "config.unix_path is longer than a socket's may be";
+        return RLOCK__TEXT("config.unix_path is longer than a socket's may be");
+    }
+    if (!host || config->connect || config->unix_path || config->sentinels ||
+        rlock__numeric(host)) {
+        return NULL;
     }
     *detail = host;
-    return !host || config->connect || config->unix_path || config->sentinels ||
-                   rlock__numeric(host) || config->loop.resolve
+#if RLOCK__HAS_NAMES
+    return config->loop.resolve
                ? NULL
                : "a host name needs loop.resolve or config.connect; use an address";
+#else
+    return "a host name needs RLOCK_WITH_NAMES; use an address";
+#endif
 }
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
@@ -7891,7 +8278,9 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
+#if RLOCK__HAS_TLS
     redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
+#endif
     redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
@@ -7900,24 +8289,24 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
+#if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
+#endif
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
-    rlock__list_init(&redis->sync.kept);
-    redis->sync.replicas = config->replicas;
-    redis->sync.opens = config->replicas != 0;
-    redis->sync.ms = config->replicas_ms;
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
     failed = failed || !redis->buffer ||
              !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place) ||
-             !rlock__quarantine_init(redis, config->quarantine_ms);
-#ifndef RLOCK_NO_SENTINEL
+             !rlock__conn_init(&redis->push, redis, &redis->place);
+#if RLOCK__HAS_REPLICAS
+    failed = failed || !rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config);
+#endif
+#if RLOCK__HAS_SENTINEL
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
         failed = !redis->sentinel ||
@@ -7928,7 +8317,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__sentinel_turn(redis->sentinel);
     }
@@ -7953,17 +8342,20 @@ static bool rlock__is_own_key(const char *prefix, const char *key, size_t len) {
 }
 
 /* Returns what cannot be done on this wire, with such a prefix, or NULL. */
-static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, const char *key,
+static const char *rlock__wire_refuses(bool redisson, const char *prefix, const char *key,
                                        size_t len, const rlock_terms *terms, bool fencing) {
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
-    if (RLOCK__HAS_KINDS && terms && wire != RLOCK_WIRE_STRING) {
-        return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
+    if (redisson && terms) {
+        return RLOCK__TEXT(
+            "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING");
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
-        return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
+        return RLOCK__TEXT(
+            "key contains '}' but no hash tag {...}: fencing and queued kinds need one");
     }
     if (queued && rlock__is_own_key(prefix, key, len)) {
-        return "the library may put a key of this name beside that of another lock; rename it";
+        return RLOCK__TEXT(
+            "the library may put a key of this name beside that of another lock; rename it");
     }
     return NULL;
 }
@@ -7971,9 +8363,14 @@ static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, cons
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
+#if RLOCK__HAS_REPLICAS
     const char *why =
-        redis->quarantine.ms ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
-    return why ? why : rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
+        redis->quarantine ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
+    if (why) {
+        return why;
+    }
+#endif
+    return rlock__wire_refuses(rlock__is_redisson(redis), redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,
@@ -7986,7 +8383,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_refuses,
                                                NULL};
 
-#ifndef RLOCK_NO_URL
+#if RLOCK__HAS_URL
 
 /* ------------------------------------------------------------------------------------------------
  * >>redis-url - config.url, one text for the address and all settings that a text can say
@@ -8376,9 +8773,9 @@ static int rlock__url_read(rlock_config *config, bool member, char **texts, char
     return RLOCK_ERR_ARG;
 }
 
-#endif /* RLOCK_NO_URL */
+#endif /* RLOCK__HAS_URL */
 
-#ifndef RLOCK_NO_CLUSTER
+#if RLOCK__HAS_CLUSTER
 
 /* ------------------------------------------------------------------------------------------------
  * >>cluster-map - the slots of a cluster: of which one a key is, what nodes say of where they are
@@ -8700,6 +9097,8 @@ static void rlock__peer_epochs(rlock__peer *peer) {
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
+#if RLOCK__HAS_REPLICAS
+
 /* Returns the highest slot of a node; -1: it has none. */
 static int rlock__peer_top(const rlock__peer *peer) {
     int slot = peer->slots ? (int)RLOCK__SLOTS - 1 : -1;
@@ -8716,7 +9115,7 @@ static int rlock__peer_top(const rlock__peer *peer) {
  * is asked at once, and is told what is known of it: it need not wait because its slot has left.
  * A node of which no slot is known cannot have a marker, and grants nothing. */
 static void rlock__peer_mark(rlock__peer *peer) {
-    rlock__quarantine *quarantine = &peer->redis->quarantine;
+    rlock__quarantine *quarantine = peer->redis->quarantine;
     char digits[21];
     int slot = rlock__peer_top(peer);
     uint64_t number = 0;
@@ -8742,6 +9141,8 @@ static void rlock__peer_mark(rlock__peer *peer) {
     rlock__quarantine_ask(peer->redis);
 }
 
+#endif /* RLOCK__HAS_REPLICAS */
+
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
 static int rlock__peer_open(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
@@ -8761,10 +9162,12 @@ static int rlock__peer_open(rlock__peer *peer) {
         peer->redis->push_wanted = cluster->tracks;
         peer->where = RLOCK__PEER_NEW;
         rlock__peer_epochs(peer);
+#if RLOCK__HAS_REPLICAS
         if (config.quarantine_ms) {
             peer->marked = RLOCK__SLOTS; /* none yet */
             rlock__peer_mark(peer);
         }
+#endif
     }
     return status;
 }
@@ -8778,7 +9181,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
-    return busy || (redis && redis->sync.wanted);
+    return busy || (redis && rlock__redis_owes(redis));
 }
 
 static bool rlock__peer_ready(const rlock__peer *peer) {
@@ -8844,9 +9247,11 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
                               status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
         return;
     }
-    if (peer->cluster->config.quarantine_ms && !peer->slots) {
-        peer->redis->quarantine.unmapped = true; /* a map that has its slots is on its way */
+#if RLOCK__HAS_REPLICAS
+    if (peer->redis->quarantine && !peer->slots) {
+        peer->redis->quarantine->unmapped = true; /* a map that has its slots is on its way */
     }
+#endif
     rlock__redis_submit(peer->redis, request);
     request->store.asks = asks;
 }
@@ -8880,9 +9285,11 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     cluster->told = ask ? cluster->told : peer;
     rlock__cluster_want(cluster);
-    if (!ask && cluster->config.quarantine_ms && !rlock__quarantine_waits(peer->redis)) {
+#if RLOCK__HAS_REPLICAS
+    if (!ask && peer->redis->quarantine && !rlock__quarantine_waits(peer->redis)) {
         rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
     }
+#endif
     if (request->store.hops >= RLOCK__HOPS) {
         return false;
     }
@@ -8998,9 +9405,11 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     for (i = 0; i < cluster->peer_count; i++) {
         if (cluster->peers[i] && cluster->peers[i]->redis) {
             rlock__peer_loses(cluster->peers[i]);
+#if RLOCK__HAS_REPLICAS
             if (cluster->config.quarantine_ms) {
                 rlock__peer_mark(cluster->peers[i]);
             }
+#endif
         }
     }
     rlock__list_init(&waiting);
@@ -9176,10 +9585,14 @@ static void rlock__peer_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
-    if (busy && (*peer->redis->quarantine.refusal ||
-                 rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN"))) {
+    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
         rlock__cluster_want(peer->cluster);
     }
+#if RLOCK__HAS_REPLICAS
+    if (busy && peer->redis->quarantine && *peer->redis->quarantine->refusal) {
+        rlock__cluster_want(peer->cluster);
+    }
+#endif
     cluster->events->answered(cluster->owner, request, answer);
 }
 
@@ -9194,9 +9607,11 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     if (cluster->wanted) {
         rlock__cluster_plan(cluster);
     }
-    if (peer->redis->quarantine.late) { /* its slots came to be known during the greeting */
-        rlock__quarantine_ask(peer->redis);
+#if RLOCK__HAS_REPLICAS
+    if (peer->redis->quarantine && peer->redis->quarantine->late) {
+        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the greeting */
     }
+#endif
     if (peer->slots) {
         rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
         cluster->events->up(cluster->owner, &its.part);
@@ -9325,10 +9740,12 @@ static void rlock__cluster_flush(void *state) {
             cluster->told = peer;
             rlock__cluster_want(cluster);
         }
-        if (peer->redis->quarantine.unmapped && !cluster->hurry) {
+#if RLOCK__HAS_REPLICAS
+        if (peer->redis->quarantine && peer->redis->quarantine->unmapped && !cluster->hurry) {
             cluster->hurry = true;
             rlock__cluster_want(cluster);
         }
+#endif
     }
 }
 
@@ -9336,12 +9753,14 @@ static void rlock__cluster_flush(void *state) {
 static const char *rlock__cluster_refuses(void *state, const char *key, size_t len,
                                           const rlock_terms *terms, bool fencing) {
     rlock__cluster *cluster = (rlock__cluster *)state;
-    const char *why =
-        rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
+    const char *why = rlock__wire_refuses(cluster->config.wire == RLOCK_WIRE_REDISSON,
+                                          cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+#if RLOCK__HAS_REPLICAS
     if (!why && cluster->config.quarantine_ms) {
         why = rlock__marker_refuses(cluster->config.prefix, true, key, len);
     }
+#endif
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }
@@ -9457,9 +9876,9 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_refuses,
                                                  rlock__cluster_pushes};
 
-#endif /* RLOCK_NO_CLUSTER */
+#endif /* RLOCK__HAS_CLUSTER */
 
-#endif /* RLOCK_NO_REDIS */
+#endif /* RLOCK__HAS_REDIS */
 
 /* ------------------------------------------------------------------------------------------------
  * >>store - which store a configuration means, and at which address
@@ -9474,12 +9893,12 @@ static const rlock_store rlock__cluster_store = {NULL,
 #endif
 
 static const rlock_store *rlock__store_of(const rlock_config *config) {
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+#if RLOCK__HAS_CLUSTER
     if (config->cluster && !config->store) {
         return &rlock__cluster_store;
     }
 #endif
-#ifndef RLOCK_NO_REDIS
+#if RLOCK__HAS_REDIS
     return config->store ? config->store : &rlock__redis_store;
 #else
     return config->store;
@@ -9503,7 +9922,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
     config->store = store;
     config->url = NULL;
     if (status == RLOCK_ERR_ARG) {
-        rlock__line_add(line, 0, "config.url: a parameter has no such value", "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter has no such value"), "");
     }
     return status;
 }
@@ -9521,10 +9940,11 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     }
     for (at = config->url; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == 127) {
-            rlock__line_add(line, 0,
-                            "config.url has a line end, or another control byte: leave it out, or "
-                            "write it as %XX",
-                            "");
+            rlock__line_add(
+                line, 0,
+                RLOCK__TEXT("config.url has a line end, or another control byte: leave it out, or "
+                            "write it as %XX"),
+                "");
             return RLOCK_ERR_ARG;
         }
     }
@@ -9539,13 +9959,13 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
             return rlock__url_store(config, line);
         }
 #endif
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
+#if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
-#elif defined(RLOCK_NO_REDIS)
+#elif !RLOCK__HAS_REDIS
         wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
                 "that of Redis";
 #else
-        wrong = "config.url: RLOCK_NO_URL leaves out the URLs of Redis";
+        wrong = "config.url needs RLOCK_WITH_URL";
 #endif
     }
     (void)member;
@@ -9553,7 +9973,7 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     return RLOCK_ERR_ARG;
 }
 
-#if RLOCK__HAS_KINDS || !(defined(RLOCK_NO_REDIS) || defined(RLOCK_NO_CLUSTER))
+#if RLOCK__HAS_QUORUM || RLOCK__HAS_CLUSTER
 
 /* ------------------------------------------------------------------------------------------------
  * >>members - a store that keeps the configurations of those it is made of
@@ -9657,7 +10077,7 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
 
 #endif
 
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+#if RLOCK__HAS_CLUSTER
 
 /* ------------------------------------------------------------------------------------------------
  * >>seeds - a cluster as a store of the user's own: the nodes that are asked first
@@ -9729,9 +10149,9 @@ void rlock_cluster_free(rlock_store *store) {
     rlock__members_free(store);
 }
 
-#endif /* RLOCK_NO_CLUSTER */
+#endif /* RLOCK__HAS_CLUSTER */
 
-#if RLOCK__HAS_KINDS
+#if RLOCK__HAS_QUORUM
 
 /* ------------------------------------------------------------------------------------------------
  * >>quorum - a store made of several servers that know nothing of each other: the majority counts
@@ -11028,7 +11448,7 @@ int rlock_both_new(rlock_store **out, const struct rlock_config *from,
     return rlock__members_new(out, stores, 2, 2, &rlock__both_store);
 }
 
-#endif /* RLOCK_NO_KINDS */
+#endif /* RLOCK__HAS_QUORUM */
 
 /* ------------------------------------------------------------------------------------------------
  * >>deadline - the deadline of a hold, for other threads to read
@@ -13943,9 +14363,13 @@ const char *rlock_version(void) {
 }
 
 const char *rlock_strerror(int status) {
-    static const char *const words[] = {/* [-status] */
+    static const char *const words[] = { /* [-status] */
+#if RLOCK__HAS_TEXTS
 #define RLOCK_X(name, value, text) text,
-                                        RLOCK_STATUS_MAP(RLOCK_X)
+#else
+#define RLOCK_X(name, value, text) #name,
+#endif
+                                         RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
     };
     return status <= 0 && status >= RLOCK_STATUS_LAST ? words[-status] : "unknown status";
@@ -14004,16 +14428,17 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
         return status;
     }
     if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
-        rlock__line_add(line, 0, "config.loop lacks a hook", "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.loop lacks a hook"), "");
         return RLOCK_ERR_ARG;
     }
     if (!rlock__store_of(config)) {
-        rlock__line_add(line, 0, "config.store is needed where RLOCK_NO_REDIS leaves Redis out",
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.store is needed where RLOCK_NO_REDIS leaves Redis out"),
                         "");
         return RLOCK_ERR_ARG;
     }
     if (config->on_event && !RLOCK__HAS_REPORTS) {
-        rlock__line_add(line, 0, "config.on_event is left out by RLOCK_NO_REPORTS", "");
+        rlock__line_add(line, 0, "config.on_event needs RLOCK_WITH_REPORTS", "");
         return RLOCK_ERR_ARG;
     }
     config->prefix = config->prefix ? config->prefix : "rlock:";
@@ -14428,23 +14853,23 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
 static const char *rlock__keys_wrong(const rlock_options *options) {
     size_t i;
     if (!options->keys == !options->key) {
-        return "options.key or options.keys is required, and one alone";
+        return RLOCK__TEXT("options.key or options.keys is required, and one alone");
     }
     if (options->keys && options->key_len) {
-        return "options.key_len goes with options.key";
+        return RLOCK__TEXT("options.key_len goes with options.key");
     }
     if (!options->keys && (options->key_count || options->key_lens)) {
-        return "options.key_count and options.key_lens go with options.keys";
+        return RLOCK__TEXT("options.key_count and options.key_lens go with options.keys");
     }
     if (!RLOCK__HAS_KINDS && options->key_count > 1) {
-        return "several options.keys are left out by RLOCK_NO_KINDS";
+        return "several options.keys need RLOCK_WITH_KINDS";
     }
     if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
-        return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
+        return RLOCK__TEXT("options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
     }
     for (i = 0; i < options->key_count; i++) {
         if (!options->keys[i]) {
-            return "options.keys has a NULL";
+            return RLOCK__TEXT("options.keys has a NULL");
         }
     }
     return NULL;
@@ -14469,8 +14894,8 @@ static const char *rlock__want_keys(rlock__want *want) {
     for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return "the length of options.key, or of one of options.keys, is not 1 "
-                   "to " RLOCK__QUOTE(RLOCK_KEY_MAX);
+            return RLOCK__TEXT("the length of options.key, or of one of options.keys, is not 1 "
+                               "to " RLOCK__QUOTE(RLOCK_KEY_MAX));
         }
     }
     return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
@@ -14482,19 +14907,19 @@ static const char *rlock__want_keys(rlock__want *want) {
 static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     if (!semaphore && (options->permits || options->weight)) {
-        return "options.permits and options.weight go with RLOCK_KIND_SEMAPHORE";
+        return RLOCK__TEXT("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE");
     }
     if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
-        return "options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX);
+        return RLOCK__TEXT("options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
     }
     if (semaphore && terms->weight > terms->permits) {
-        return "options.weight is not 1 to options.permits";
+        return RLOCK__TEXT("options.weight is not 1 to options.permits");
     }
     if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
-        return "several options.keys go with RLOCK_KIND_MUTEX";
+        return RLOCK__TEXT("several options.keys go with RLOCK_KIND_MUTEX");
     }
     if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
-        return "options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE";
+        return RLOCK__TEXT("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE");
     }
     return NULL;
 }
@@ -14507,7 +14932,7 @@ static const char *rlock__want_init(rlock__want *want, const rlock_options *opti
     want->options = options;
     if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
         return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
-                                : "options.kind is left out by RLOCK_NO_KINDS";
+                                : "options.kind needs RLOCK_WITH_KINDS";
     }
     wrong = rlock__want_keys(want);
     if (wrong) {
@@ -14998,4 +15423,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 2281fcd60f529fe8 */
+/* tools/join makes this file of src/: edit that. Digest of all above: a29ca6cc6d6b4172 */

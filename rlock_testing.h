@@ -141,18 +141,18 @@ static inline int rlock_testing_let_go(rlock_testing *t, const char *key);
 
 /* The key is deleted, as by DEL: the holder loses it as RLOCK_REASON_DELETED, or STOLEN if a waiter
  * has it by then. A READ or a SEMAPHORE learns of that only at its next renewal. Returns RLOCK_OK
- * or an error as above; RLOCK_ERR_NOT_HELD: it was free. With RLOCK_NO_KINDS nothing can be taken
- * away: RLOCK_ERR_NOT_HELD. */
+ * or an error as above; RLOCK_ERR_NOT_HELD: it was free. Without the part KINDS nothing can be
+ * taken away: RLOCK_ERR_NOT_HELD. */
 static inline int rlock_testing_delete(rlock_testing *t, const char *key);
 
 /* The key is taken from its holder, and at once held by another process, for 30 s as
  * rlock_testing_hold does: the holder loses it as RLOCK_REASON_STOLEN. Returns what
- * rlock_testing_hold does; BUSY: of a queued kind the next waiter was served first. With
- * RLOCK_NO_KINDS a key that is held is BUSY. */
+ * rlock_testing_hold does; BUSY: of a queued kind the next waiter was served first.
+ * Without the part KINDS a key that is held is BUSY. */
 static inline int rlock_testing_steal(rlock_testing *t, const char *key);
 
-/* Returns how many hold the key at the server, as no client can know it; or an error as above. With
- * RLOCK_NO_KINDS always 0. */
+/* Returns how many hold the key at the server, as no client can know it; or an error as above.
+ * Without the part KINDS always 0. */
 static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 
 /* ------------------------------------------------------------------------------------------------
@@ -565,7 +565,7 @@ static inline void rlock__testing_arrive(rlock__testing_letter *letter) {
 static inline void rlock__testing_looked(rlock__testing_letter *letter,
                                          const rlock_answer *answer) {
     rlock_request *request = &letter->request;
-    const rlock_info *info = answer->info; /* NULL with RLOCK_NO_KINDS: it is refused */
+    const rlock_info *info = answer->info; /* NULL without the part KINDS: it is refused */
     bool used = answer->outcome == RLOCK_OUTCOME_FAULT ||
                 (info && (info->holders > 0 || info->waiters > 0));
     uint32_t count = rlock__testing_count(request);

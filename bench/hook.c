@@ -57,7 +57,7 @@ static rlock *lock_of(rlock_store *store, int way) {
 }
 
 int main(int argc, char **argv) {
-#ifdef RLOCK_NO_REPORTS
+#if !RLOCK__HAS_REPORTS
     static const char *const names[WAYS] = {"hook.left_out", NULL, NULL};
 #else
     static const char *const names[WAYS] = {"hook.unused", "hook.empty", "hook.metrics"};

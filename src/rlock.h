@@ -163,7 +163,7 @@
  * CONFIGURATION MACROS   defined before the include with RLOCK_IMPLEMENTATION
  *
  *     RLOCK_API           linkage of the public functions (default: extern)
- *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert)
+ *     RLOCK_ASSERT(x)     broken invariants of the library itself (default: assert; -Os: a trap)
  *     RLOCK_MALLOC(n),    both or neither (default: malloc, free). hiredis has its own.
  *     RLOCK_FREE(p)
  *     RLOCK_NOW_US()      int64_t microseconds of a clock that never steps; one step back costs
@@ -179,13 +179,25 @@
  *     RLOCK_WITH_POSTGRES  config.url may name PostgreSQL: see stores/rlock_stores.h
  *     RLOCK_WITH_ZOOKEEPER  ... ZooKeeper
  *     RLOCK_WITH_MARIADB  ... MariaDB
- *     RLOCK_NO_URL        leave out config.url: 3 KB of code on a small ARM
- *     RLOCK_NO_SENTINEL   leave out what asks Sentinels
- *     RLOCK_NO_CLUSTER    leave out clusters
  *     RLOCK_NO_THREADS    before an adapter: resolve no names, which takes a thread
- *     RLOCK_NO_REPORTS    leave out config.on_event: 1 KB of code on a small ARM
- *     RLOCK_NO_KINDS      leave out all but the mutex with one key on one server, and the
- *                         questions: a quarter of the code
+ *     RLOCK_MINIMAL       leave out all parts but those that are named. What stays is a mutex with
+ *                         watchdog, fencing, re-entrance and push, on one server of Redis by its
+ *                         address, or by the path of its socket. A setting of a part that is not
+ *                         there is RLOCK_ERR_ARG, and the log names the macro. For a device, see
+ *                         docs/embedding.md.
+ *     RLOCK_WITH_KINDS    fair, read, write, semaphore; several keys; questions, forced release
+ *     RLOCK_WITH_URL      config.url
+ *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
+ *     RLOCK_WITH_TLS      config.tls
+ *     RLOCK_WITH_SENTINEL  config.sentinels
+ *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new
+ *     RLOCK_WITH_REPLICAS  config.replicas, config.quarantine_ms
+ *     RLOCK_WITH_REDISSON  config.wire: mutexes of Redisson
+ *     RLOCK_WITH_QUORUM   rlock_quorum_new, rlock_both_new
+ *     RLOCK_WITH_MEMORY   rlock_memory_new
+ *     RLOCK_WITH_REPORTS  config.on_event
+ *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
+ *                         does not say what is wrong with an argument
  *
  *     Strict C99 hides the POSIX clock: compile with -D_POSIX_C_SOURCE=200809L or -std=gnu99.
  */
@@ -248,9 +260,13 @@ extern "C" {
 
 #include "runtime/settings.h"
 
+#if RLOCK__HAS_MEMORY
+
 #include "store/memory.h"
 
-#ifndef RLOCK_NO_REDIS
+#endif /* RLOCK__HAS_MEMORY */
+
+#if RLOCK__HAS_REDIS
 
 #include "store/redis/state.h"
 
@@ -274,43 +290,43 @@ extern "C" {
 
 #include "store/redis/store.h"
 
-#ifndef RLOCK_NO_URL
+#if RLOCK__HAS_URL
 
 #include "store/redis/url.h"
 
-#endif /* RLOCK_NO_URL */
+#endif /* RLOCK__HAS_URL */
 
-#ifndef RLOCK_NO_CLUSTER
+#if RLOCK__HAS_CLUSTER
 
 #include "store/redis/cluster_map.h"
 
 #include "store/redis/cluster.h"
 
-#endif /* RLOCK_NO_CLUSTER */
+#endif /* RLOCK__HAS_CLUSTER */
 
-#endif /* RLOCK_NO_REDIS */
+#endif /* RLOCK__HAS_REDIS */
 
 #include "store/default.h"
 
-#if RLOCK__HAS_KINDS || !(defined(RLOCK_NO_REDIS) || defined(RLOCK_NO_CLUSTER))
+#if RLOCK__HAS_QUORUM || RLOCK__HAS_CLUSTER
 
 #include "store/combined/members.h"
 
 #endif
 
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+#if RLOCK__HAS_CLUSTER
 
 #include "store/redis/seeds.h"
 
-#endif /* RLOCK_NO_CLUSTER */
+#endif /* RLOCK__HAS_CLUSTER */
 
-#if RLOCK__HAS_KINDS
+#if RLOCK__HAS_QUORUM
 
 #include "store/combined/quorum.h"
 
 #include "store/combined/both.h"
 
-#endif /* RLOCK_NO_KINDS */
+#endif /* RLOCK__HAS_QUORUM */
 
 #include "lock/deadline.h"
 

@@ -95,6 +95,14 @@ by_cmake() {
 # --- CMake ---
 
 by_cmake add_subdirectory 'add_subdirectory(rlock)'
+user "$work/cmake-parts/hello"
+check "CMake, a mutex with config.url: the program of the README is built" cmake_build "$work/cmake-parts/hello" -DRLOCK_PARTS=url,texts
+check "CMake, a mutex with config.url: it acquires and releases" acquires "$work/cmake-parts/hello/build/hello"
+has_parts() { # FOLDER: its build was told of RLOCK_MINIMAL and of two parts
+    grep -rqs -e '-DRLOCK_MINIMAL.*-DRLOCK_WITH_KINDS.*-DRLOCK_WITH_URL' "$1"
+}
+check "CMake, parts: they are named to the compiler" cmake_build "$work/cmake-parts/hello" -DRLOCK_PARTS=kinds,url
+check "CMake, parts: each of them" has_parts "$work/cmake-parts/hello/build"
 tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters stores tools
 by_cmake FetchContent "include(FetchContent)
 FetchContent_Declare(rlock URL \"$work/rlock.tar.gz\")
@@ -177,6 +185,9 @@ check "Meson, subproject: it acquires and releases" acquires "$work/meson/hello/
 check "Meson, subproject: so does one that has the code of rlock-implementation" acquires "$work/meson/hello/build/linked"
 check "Meson, subproject: the code of rlock-implementation lets exceptions pass" \
     unwinds "$work/meson/hello/build/subprojects/rlock/librlock.a"
+check "Meson, subproject, parts: they are named to the compiler" \
+    meson setup --wipe "$work/meson/hello/build" "$work/meson/hello" -Drlock:parts=kinds,url
+check "Meson, subproject, parts: each of them" has_parts "$work/meson/hello/build"
 check "Meson, subproject: without Redis no hiredis is asked for" meson_in_memory
 check "Meson, subproject: the program locks in memory, and links none" works_in_memory "$work/meson/no_server/build/no_server"
 

@@ -414,6 +414,9 @@ int main(void) {
     return 0;
 }
 C
+# The parts that head.h knows.
+parts=$(sed -n 's/^#define RLOCK__HAS_\([A-Z]*\) 1$/\1/p' src/public/head.h | grep -vx REDIS)
+
 asked() { # MACROS... -- THE LINES THAT IT SAYS
     macros=
     while [ "$1" != -- ]; do
@@ -428,25 +431,27 @@ asked() { # MACROS... -- THE LINES THAT IT SAYS
 
 # The macros that leave something out or put something else in, and the adapters in programs of two files.
 macros_of_row() {
-    check "$me: without URLs" compile $posix -DRLOCK_NO_URL -c -o "$work/no_url.o" "$all/implementation.c"
-    check "$me: without URLs: it says so" asked -DRLOCK_NO_URL -- "config.url: RLOCK_NO_URL leaves out the URLs of Redis" "two keys"
-    check "$me: without Redis and kinds: it says so" asked -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -- \
+    check "$me: minimal: it says so" asked -DRLOCK_MINIMAL -DRLOCK_WITH_TEXTS -DRLOCK_WITH_MEMORY -- \
+        "config.url needs RLOCK_WITH_URL" "several options.keys need RLOCK_WITH_KINDS"
+    check "$me: minimal without Redis: it says so" asked -DRLOCK_NO_REDIS -DRLOCK_MINIMAL -DRLOCK_WITH_TEXTS -DRLOCK_WITH_MEMORY -- \
         "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out that of Redis" \
-        "several options.keys are left out by RLOCK_NO_KINDS"
-    check "$me: without kinds" compile $posix -DRLOCK_NO_KINDS -c -o "$work/no_kinds.o" "$all/implementation.c"
-    check "$me: without Redis and kinds" compile $posix -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -fsyntax-only "$all/implementation.c"
-    check "$me: without reports" compile $posix -DRLOCK_NO_REPORTS -c -o "$work/no_reports.o" "$all/implementation.c"
-    check "$me: without reports and kinds" compile $posix -DRLOCK_NO_REPORTS -DRLOCK_NO_KINDS -O2 -fsyntax-only "$all/implementation.c"
-    check "$me: without Sentinel" compile $posix -DRLOCK_NO_SENTINEL -c -o "$work/no_sentinel.o" "$all/implementation.c"
-    check "$me: without clusters" compile $posix -DRLOCK_NO_CLUSTER -c -o "$work/no_cluster.o" "$all/implementation.c"
-    check "$me: clusters without kinds" compile $posix -DRLOCK_NO_KINDS -DRLOCK_NO_SENTINEL -fsyntax-only "$all/implementation.c"
+        "several options.keys need RLOCK_WITH_KINDS"
+    check "$me: minimal" compile $posix -DRLOCK_MINIMAL -c -o "$work/minimal.o" "$all/implementation.c"
+    for part in $parts; do
+        check "$me: minimal with $part" compile $posix -DRLOCK_MINIMAL "-DRLOCK_WITH_$part" -O2 -fsyntax-only "$all/implementation.c"
+    done
+    check "$me: minimal without Redis" compile_as_users $posix -DRLOCK_NO_REDIS -DRLOCK_MINIMAL -O2 -fsyntax-only "$all/implementation.c"
+    for gone in KINDS URL SENTINEL CLUSTER REPORTS; do
+        check "$me: RLOCK_NO_$gone names what took its place" refuses "RLOCK_MINIMAL and RLOCK_WITH" compile $posix "-DRLOCK_NO_$gone" \
+            -fsyntax-only "$all/implementation.c"
+    done
     check "$me: every macro overridden" compile $posix -DRLOCK_NO_REDIS -c -o "$work/macros.o" "$all/macros.c"
     check "$me: every macro is used" link "$work/macros" "$work/macros.o"
     check "$me: with the Redis store too" compile $posix -fsyntax-only "$all/macros.c"
     check "$me: all static, and nobody uses it: no warning" compile_as_users $posix -DRLOCK_API=static \
         -DRLOCK_NO_REDIS -DRLOCK_IMPLEMENTATION -fsyntax-only "$all/declarations.c"
-    check "$me: all static without kinds: no warning" compile_as_users $posix -DRLOCK_API=static \
-        -DRLOCK_NO_REDIS -DRLOCK_NO_KINDS -DRLOCK_IMPLEMENTATION -fsyntax-only "$all/declarations.c"
+    check "$me: all static and minimal: no warning" compile_as_users $posix -DRLOCK_API=static \
+        -DRLOCK_NO_REDIS -DRLOCK_MINIMAL -DRLOCK_IMPLEMENTATION -fsyntax-only "$all/declarations.c"
     check "$me: optimised" compile $posix -O2 -c -o "$work/optimised.o" "$all/implementation.c"
     check "$me: RLOCK_HIREDIS_ASYNC names the header of hiredis" compile $posix -I"$all" -fsyntax-only "$all/named.c"
     check "$me: hiredis that is included already is not again" compile $posix -fsyntax-only "$all/before.c"
@@ -505,7 +510,7 @@ row() {
     check "$me: the kit for tests without Redis" compile $posix -c -o "$work/testing-two.o" "$all/testing-two.c"
     check "$me: the kit for tests in two files" link "$work/testing" "$work/testing-one.o" "$work/testing-two.o"
     check "$me: the kit for tests without kinds" \
-        compile $posix -DRLOCK_NO_KINDS -fsyntax-only "$all/testing-two.c"
+        compile $posix -DRLOCK_MINIMAL -DRLOCK_WITH_MEMORY -fsyntax-only "$all/testing-two.c"
     check "$me: the check of a loop" compile $posix -c -o "$work/loop_check.o" "$all/loop_check.c"
 
     for hook in metrics trace; do

@@ -727,6 +727,7 @@ static void time_for_replicas_is_bounded(void **state) {
     for (i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rlock_config config;
         rlock_client *client = NULL;
+        const rlock__sync *sync;
 
         stage_begins();
         config = stage_config(RLOCK_WIRE_STRING);
@@ -740,7 +741,9 @@ static void time_for_replicas_is_bounded(void **state) {
         } else {
             client = kit_client(&config);
             assert_non_null(client);
-            assert_int_equal(((rlock__redis *)client->store_state)->sync.ms, rows[i].has_ms);
+            sync = ((rlock__redis *)client->store_state)->sync;
+            assert_int_equal(sync == NULL ? 0 : sync->ms,
+                             rows[i].replicas == 0 ? 0 : rows[i].has_ms);
         }
     }
 }

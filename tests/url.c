@@ -235,9 +235,9 @@ static void client_has_what_its_url_says(void **state) {
     SAME(client->drift_permille, 20);
     SAME(client->handovers, 3);
     SAME(client->lease_most_ms, 9000);
-    SAME(redis->quarantine.ms, 9000);
-    SAME(redis->sync.replicas, 2);
-    SAME(redis->sync.ms, 90);
+    SAME(redis->quarantine->ms, 9000);
+    SAME(redis->sync->replicas, 2);
+    SAME(redis->sync->ms, 90);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6380);
     assert_string_equal(redis->username, "user");
@@ -265,8 +265,8 @@ static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     SAME(client->drift_permille, 10);
     SAME(client->handovers, 256);
     SAME(client->lease_most_ms, RLOCK_LEASE_MAX_MS);
-    SAME(redis->quarantine.ms, 0);
-    SAME(redis->sync.replicas, 0);
+    assert_null(redis->quarantine);
+    assert_null(redis->sync);
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6379);
     assert_string_equal(redis->name, "me");

@@ -6,6 +6,7 @@
 # Set before, or with -D:
 #
 #   RLOCK_NO_REDIS          ON: no Redis store, and no hiredis
+#   RLOCK_PARTS             default: all parts of rlock.h; else RLOCK_MINIMAL with these, as in kinds,url. minimal: none
 #   RLOCK_HIREDIS           the target, or the library, that is hiredis. Default: a target of that name in your project,
 #                           else what pkg-config knows
 #   RLOCK_HIREDIS_ASYNC     its header async.h, as in "deps/async.h" with the quotes. Default: that beside the
@@ -34,6 +35,17 @@ set(rlock_definitions)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 set(rlock_libraries ${CMAKE_THREAD_LIBS_INIT})
+
+if(RLOCK_PARTS)
+  list(APPEND rlock_definitions "RLOCK_MINIMAL=")
+  string(TOUPPER "${RLOCK_PARTS}" rlock_parts)
+  string(REPLACE "," ";" rlock_parts "${rlock_parts}")
+  foreach(rlock_part ${rlock_parts})
+    if(NOT rlock_part STREQUAL "MINIMAL")
+      list(APPEND rlock_definitions "RLOCK_WITH_${rlock_part}=")
+    endif()
+  endforeach()
+endif()
 
 if(RLOCK_NO_REDIS)
   list(APPEND rlock_definitions "RLOCK_NO_REDIS=")

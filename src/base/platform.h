@@ -25,8 +25,12 @@
 #endif
 
 #ifndef RLOCK_ASSERT
+#if defined(__GNUC__) && defined(__OPTIMIZE_SIZE__) && !defined(NDEBUG) /* no text, no file */
+#define RLOCK_ASSERT(x) ((x) ? (void)0 : __builtin_trap())
+#else
 #include <assert.h>
 #define RLOCK_ASSERT(x) assert(x)
+#endif
 #endif
 
 #if defined(RLOCK_MALLOC) != defined(RLOCK_FREE)
@@ -35,18 +39,6 @@
 #ifndef RLOCK_MALLOC
 #define RLOCK_MALLOC(n) malloc(n)
 #define RLOCK_FREE(p) free(p)
-#endif
-
-#ifdef RLOCK_NO_KINDS
-#define RLOCK__HAS_KINDS 0
-#else
-#define RLOCK__HAS_KINDS 1
-#endif
-
-#ifdef RLOCK_NO_REPORTS
-#define RLOCK__HAS_REPORTS 0
-#else
-#define RLOCK__HAS_REPORTS 1
 #endif
 
 /* A function of several callers: where size counts, a call is less than a copy of it. */
@@ -163,7 +155,7 @@ RLOCK__NOINLINE static size_t rlock__length(const char *text) {
     return text ? strlen(text) : 0;
 }
 
-#if !defined(RLOCK_NO_REDIS) || !defined(RLOCK_NO_KINDS)
+#if RLOCK__HAS_REDIS || RLOCK__HAS_QUORUM
 /* Copies a text that may be NULL; *failed: there was no memory for it. */
 static char *rlock__copy_text(const char *text, bool *failed) {
     char *copy = rlock__copy(text, rlock__length(text));

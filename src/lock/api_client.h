@@ -32,9 +32,13 @@ const char *rlock_version(void) {
 }
 
 const char *rlock_strerror(int status) {
-    static const char *const words[] = {/* [-status] */
+    static const char *const words[] = { /* [-status] */
+#if RLOCK__HAS_TEXTS
 #define RLOCK_X(name, value, text) text,
-                                        RLOCK_STATUS_MAP(RLOCK_X)
+#else
+#define RLOCK_X(name, value, text) #name,
+#endif
+                                         RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
     };
     return status <= 0 && status >= RLOCK_STATUS_LAST ? words[-status] : "unknown status";
@@ -93,16 +97,17 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
         return status;
     }
     if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
-        rlock__line_add(line, 0, "config.loop lacks a hook", "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.loop lacks a hook"), "");
         return RLOCK_ERR_ARG;
     }
     if (!rlock__store_of(config)) {
-        rlock__line_add(line, 0, "config.store is needed where RLOCK_NO_REDIS leaves Redis out",
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.store is needed where RLOCK_NO_REDIS leaves Redis out"),
                         "");
         return RLOCK_ERR_ARG;
     }
     if (config->on_event && !RLOCK__HAS_REPORTS) {
-        rlock__line_add(line, 0, "config.on_event is left out by RLOCK_NO_REPORTS", "");
+        rlock__line_add(line, 0, "config.on_event needs RLOCK_WITH_REPORTS", "");
         return RLOCK_ERR_ARG;
     }
     config->prefix = config->prefix ? config->prefix : "rlock:";

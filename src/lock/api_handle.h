@@ -74,23 +74,23 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
 static const char *rlock__keys_wrong(const rlock_options *options) {
     size_t i;
     if (!options->keys == !options->key) {
-        return "options.key or options.keys is required, and one alone";
+        return RLOCK__TEXT("options.key or options.keys is required, and one alone");
     }
     if (options->keys && options->key_len) {
-        return "options.key_len goes with options.key";
+        return RLOCK__TEXT("options.key_len goes with options.key");
     }
     if (!options->keys && (options->key_count || options->key_lens)) {
-        return "options.key_count and options.key_lens go with options.keys";
+        return RLOCK__TEXT("options.key_count and options.key_lens go with options.keys");
     }
     if (!RLOCK__HAS_KINDS && options->key_count > 1) {
-        return "several options.keys are left out by RLOCK_NO_KINDS";
+        return "several options.keys need RLOCK_WITH_KINDS";
     }
     if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
-        return "options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX);
+        return RLOCK__TEXT("options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
     }
     for (i = 0; i < options->key_count; i++) {
         if (!options->keys[i]) {
-            return "options.keys has a NULL";
+            return RLOCK__TEXT("options.keys has a NULL");
         }
     }
     return NULL;
@@ -115,8 +115,8 @@ static const char *rlock__want_keys(rlock__want *want) {
     for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return "the length of options.key, or of one of options.keys, is not 1 "
-                   "to " RLOCK__QUOTE(RLOCK_KEY_MAX);
+            return RLOCK__TEXT("the length of options.key, or of one of options.keys, is not 1 "
+                               "to " RLOCK__QUOTE(RLOCK_KEY_MAX));
         }
     }
     return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
@@ -128,19 +128,19 @@ static const char *rlock__want_keys(rlock__want *want) {
 static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     if (!semaphore && (options->permits || options->weight)) {
-        return "options.permits and options.weight go with RLOCK_KIND_SEMAPHORE";
+        return RLOCK__TEXT("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE");
     }
     if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
-        return "options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX);
+        return RLOCK__TEXT("options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
     }
     if (semaphore && terms->weight > terms->permits) {
-        return "options.weight is not 1 to options.permits";
+        return RLOCK__TEXT("options.weight is not 1 to options.permits");
     }
     if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
-        return "several options.keys go with RLOCK_KIND_MUTEX";
+        return RLOCK__TEXT("several options.keys go with RLOCK_KIND_MUTEX");
     }
     if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
-        return "options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE";
+        return RLOCK__TEXT("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE");
     }
     return NULL;
 }
@@ -153,7 +153,7 @@ static const char *rlock__want_init(rlock__want *want, const rlock_options *opti
     want->options = options;
     if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
         return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
-                                : "options.kind is left out by RLOCK_NO_KINDS";
+                                : "options.kind needs RLOCK_WITH_KINDS";
     }
     wrong = rlock__want_keys(want);
     if (wrong) {

@@ -278,10 +278,13 @@ RLOCK_API int rlock_name_resolve(rlock_client *client, rlock_name *name, const c
 
 /* Makes, and frees, a store inside the process: the same kinds, leases, waiting, waking and
  * fencing, without a server. Every client whose config names it shares its keys; all of these
- * clients belong to one thread. Free it after its clients; NULL is allowed.
+ * clients belong to one thread. Free it after its clients; NULL is allowed. It is of the part
+ * MEMORY.
  * Errors: RLOCK_ERR_ARG (out is NULL), RLOCK_ERR_NOMEM (also: no random bytes). */
+#if RLOCK__HAS_MEMORY
 RLOCK_API int rlock_memory_new(rlock_store **out);
 RLOCK_API void rlock_memory_free(rlock_store *store);
+#endif
 
 /* Makes, and frees, a store of 1 to 15 servers that know nothing of each other: a key is held if a
  * majority of them says so, and stays held while fewer than half of them fail (docs/guarantees.md).
@@ -291,10 +294,10 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * A url has no parameters but db and those of the Sentinels. All else comes from the client's
  * config, whose own address is not used. Every client that locks the same keys must name the same
  * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
- * Free it after them; NULL is allowed. With RLOCK_NO_KINDS it does not exist. What is wrong with a
+ * Free it after them; NULL is allowed. It is of the part QUORUM. What is wrong with a
  * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
-#ifndef RLOCK_NO_KINDS
+#if RLOCK__HAS_QUORUM
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
@@ -308,7 +311,7 @@ RLOCK_API void rlock_quorum_free(rlock_store *store);
  * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
  * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
  * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
- * after its clients; NULL is allowed. With RLOCK_NO_KINDS it does not exist. Errors: RLOCK_ERR_ARG
+ * after its clients; NULL is allowed. It is of the part QUORUM. Errors: RLOCK_ERR_ARG
  * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
                              const struct rlock_config *to);
@@ -320,9 +323,9 @@ RLOCK_API void rlock_both_free(rlock_store *store);
  * library reads and copies host and port of a node, of the first one also username, password and
  * tls, which is not copied. All else comes from the client's config, whose own address is not used.
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
- * Free it after them; NULL is allowed. With RLOCK_NO_CLUSTER or RLOCK_NO_REDIS it does not exist.
+ * Free it after them; NULL is allowed. It is of the part CLUSTER.
  * Errors: RLOCK_ERR_ARG (out or seeds is NULL, count is not 1 to 64), RLOCK_ERR_NOMEM. */
-#if !defined(RLOCK_NO_CLUSTER) && !defined(RLOCK_NO_REDIS)
+#if RLOCK__HAS_CLUSTER
 RLOCK_API int rlock_cluster_new(rlock_store **out, const struct rlock_config *seeds, int count);
 RLOCK_API void rlock_cluster_free(rlock_store *store);
 #endif

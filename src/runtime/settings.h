@@ -79,17 +79,19 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         rlock__set_number(config, row, value ? value : row->standard);
     }
     if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
-        rlock__line_add(line, 0, "config.watchdog_lease_ms is above config.quarantine_ms", "");
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
         return false;
     }
     if (!config->replicas_ms) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
     if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(line, 0,
-                        "config.replicas: config.command_timeout_ms is below three times "
-                        "config.replicas_ms, which is 1 at least",
-                        "");
+        rlock__line_add(
+            line, 0,
+            RLOCK__TEXT("config.replicas: config.command_timeout_ms is below three times "
+                        "config.replicas_ms, which is 1 at least"),
+            "");
         return false;
     }
     return true;

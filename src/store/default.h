@@ -23,12 +23,12 @@
 #endif
 
 static const rlock_store *rlock__store_of(const rlock_config *config) {
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_CLUSTER)
+#if RLOCK__HAS_CLUSTER
     if (config->cluster && !config->store) {
         return &rlock__cluster_store;
     }
 #endif
-#ifndef RLOCK_NO_REDIS
+#if RLOCK__HAS_REDIS
     return config->store ? config->store : &rlock__redis_store;
 #else
     return config->store;
@@ -52,7 +52,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
     config->store = store;
     config->url = NULL;
     if (status == RLOCK_ERR_ARG) {
-        rlock__line_add(line, 0, "config.url: a parameter has no such value", "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter has no such value"), "");
     }
     return status;
 }
@@ -70,10 +70,11 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     }
     for (at = config->url; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == 127) {
-            rlock__line_add(line, 0,
-                            "config.url has a line end, or another control byte: leave it out, or "
-                            "write it as %XX",
-                            "");
+            rlock__line_add(
+                line, 0,
+                RLOCK__TEXT("config.url has a line end, or another control byte: leave it out, or "
+                            "write it as %XX"),
+                "");
             return RLOCK_ERR_ARG;
         }
     }
@@ -88,13 +89,13 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
             return rlock__url_store(config, line);
         }
 #endif
-#if !defined(RLOCK_NO_REDIS) && !defined(RLOCK_NO_URL)
+#if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
-#elif defined(RLOCK_NO_REDIS)
+#elif !RLOCK__HAS_REDIS
         wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
                 "that of Redis";
 #else
-        wrong = "config.url: RLOCK_NO_URL leaves out the URLs of Redis";
+        wrong = "config.url needs RLOCK_WITH_URL";
 #endif
     }
     (void)member;

@@ -415,7 +415,8 @@ static inline bool oracle_arrived(const struct actor *actor) {
 
 /* Whether this server may grant, as this client counts. */
 static inline bool redis_out_of_quarantine(const rlock__redis *redis, const struct actor *actor) {
-    return redis->quarantine.until_us <= sim_process_now_us(actor->process) &&
+    return (redis->quarantine == NULL ||
+            redis->quarantine->until_us <= sim_process_now_us(actor->process)) &&
            !rlock__quarantine_waits(redis);
 }
 

@@ -43,6 +43,8 @@ static bool rlock__is_host(const char *host, size_t len) {
     return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
 }
 
+#if RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER
+
 /* Takes the next one out of "host:port,[::1]:port"; the port may be left out. False: it is none. */
 static bool rlock__hosts_next(const char **at, const char **host, size_t *len, int *port) {
     bool bracket = **at == '[';
@@ -113,6 +115,10 @@ static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count
     return hosts;
 }
 
+#endif /* RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER */
+
+#if RLOCK__HAS_NAMES
+
 /* Writes an address as such a text. */
 static void rlock__address_text(const rlock__address *address, char *text) {
     bool six = address->any.sa_family == AF_INET6;
@@ -169,6 +175,24 @@ static bool rlock__place_more(const rlock__place *place) {
     return place->at + 1 < place->count;
 }
 
+/* True if the host is an address, or stands for one that is known. */
+static bool rlock__place_known(const rlock__place *place) {
+    return place->count || rlock__numeric(place->host);
+}
+
+#else
+
+static bool rlock__place_more(const rlock__place *place) {
+    (void)place;
+    return false;
+}
+
+static bool rlock__place_known(const rlock__place *place) {
+    return rlock__numeric(place->host) != NULL;
+}
+
+#endif /* RLOCK__HAS_NAMES */
+
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
 static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
@@ -182,20 +206,24 @@ static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeo
 
 static void rlock__place_worked(rlock__place *place) {
     place->failures = 0;
+#if RLOCK__HAS_NAMES
     if (place->count) {
         place->good = place->found[place->at];
     }
+#endif
 }
 
 /* Starts to connect to the address whose turn it is. */
 static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
-    char text[RLOCK__ADDRESS_MAX];
-    if (!place->count) {
-        RLOCK_ASSERT(rlock__numeric(place->host));
-        return redisAsyncConnect(rlock__numeric(place->host), place->port);
+#if RLOCK__HAS_NAMES
+    if (place->count) {
+        char text[RLOCK__ADDRESS_MAX];
+        rlock__address_text(&place->found[place->at], text);
+        return redisAsyncConnect(text, place->port);
     }
-    rlock__address_text(&place->found[place->at], text);
-    return redisAsyncConnect(text, place->port);
+#endif
+    RLOCK_ASSERT(rlock__numeric(place->host));
+    return redisAsyncConnect(rlock__numeric(place->host), place->port);
 }
 
 #endif /* RLOCK_STORE_REDIS_ADDRESS_H */

@@ -197,6 +197,8 @@ static void rlock__peer_epochs(rlock__peer *peer) {
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
+#if RLOCK__HAS_REPLICAS
+
 /* Returns the highest slot of a node; -1: it has none. */
 static int rlock__peer_top(const rlock__peer *peer) {
     int slot = peer->slots ? (int)RLOCK__SLOTS - 1 : -1;
@@ -213,7 +215,7 @@ static int rlock__peer_top(const rlock__peer *peer) {
  * is asked at once, and is told what is known of it: it need not wait because its slot has left.
  * A node of which no slot is known cannot have a marker, and grants nothing. */
 static void rlock__peer_mark(rlock__peer *peer) {
-    rlock__quarantine *quarantine = &peer->redis->quarantine;
+    rlock__quarantine *quarantine = peer->redis->quarantine;
     char digits[21];
     int slot = rlock__peer_top(peer);
     uint64_t number = 0;
@@ -239,6 +241,8 @@ static void rlock__peer_mark(rlock__peer *peer) {
     rlock__quarantine_ask(peer->redis);
 }
 
+#endif /* RLOCK__HAS_REPLICAS */
+
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
 static int rlock__peer_open(rlock__peer *peer) {
     rlock__cluster *cluster = peer->cluster;
@@ -258,10 +262,12 @@ static int rlock__peer_open(rlock__peer *peer) {
         peer->redis->push_wanted = cluster->tracks;
         peer->where = RLOCK__PEER_NEW;
         rlock__peer_epochs(peer);
+#if RLOCK__HAS_REPLICAS
         if (config.quarantine_ms) {
             peer->marked = RLOCK__SLOTS; /* none yet */
             rlock__peer_mark(peer);
         }
+#endif
     }
     return status;
 }
@@ -275,7 +281,7 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
         busy = busy || !rlock__list_empty(&redis->queues[i]);
     }
-    return busy || (redis && redis->sync.wanted);
+    return busy || (redis && rlock__redis_owes(redis));
 }
 
 static bool rlock__peer_ready(const rlock__peer *peer) {
@@ -341,9 +347,11 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
                               status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
         return;
     }
-    if (peer->cluster->config.quarantine_ms && !peer->slots) {
-        peer->redis->quarantine.unmapped = true; /* a map that has its slots is on its way */
+#if RLOCK__HAS_REPLICAS
+    if (peer->redis->quarantine && !peer->slots) {
+        peer->redis->quarantine->unmapped = true; /* a map that has its slots is on its way */
     }
+#endif
     rlock__redis_submit(peer->redis, request);
     request->store.asks = asks;
 }
@@ -377,9 +385,11 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
     }
     cluster->told = ask ? cluster->told : peer;
     rlock__cluster_want(cluster);
-    if (!ask && cluster->config.quarantine_ms && !rlock__quarantine_waits(peer->redis)) {
+#if RLOCK__HAS_REPLICAS
+    if (!ask && peer->redis->quarantine && !rlock__quarantine_waits(peer->redis)) {
         rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
     }
+#endif
     if (request->store.hops >= RLOCK__HOPS) {
         return false;
     }
@@ -495,9 +505,11 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     for (i = 0; i < cluster->peer_count; i++) {
         if (cluster->peers[i] && cluster->peers[i]->redis) {
             rlock__peer_loses(cluster->peers[i]);
+#if RLOCK__HAS_REPLICAS
             if (cluster->config.quarantine_ms) {
                 rlock__peer_mark(cluster->peers[i]);
             }
+#endif
         }
     }
     rlock__list_init(&waiting);
@@ -673,10 +685,14 @@ static void rlock__peer_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__peer_redirects(peer, request, answer)) {
         return;
     }
-    if (busy && (*peer->redis->quarantine.refusal ||
-                 rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN"))) {
+    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
         rlock__cluster_want(peer->cluster);
     }
+#if RLOCK__HAS_REPLICAS
+    if (busy && peer->redis->quarantine && *peer->redis->quarantine->refusal) {
+        rlock__cluster_want(peer->cluster);
+    }
+#endif
     cluster->events->answered(cluster->owner, request, answer);
 }
 
@@ -691,9 +707,11 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     if (cluster->wanted) {
         rlock__cluster_plan(cluster);
     }
-    if (peer->redis->quarantine.late) { /* its slots came to be known during the greeting */
-        rlock__quarantine_ask(peer->redis);
+#if RLOCK__HAS_REPLICAS
+    if (peer->redis->quarantine && peer->redis->quarantine->late) {
+        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the greeting */
     }
+#endif
     if (peer->slots) {
         rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
         cluster->events->up(cluster->owner, &its.part);
@@ -822,10 +840,12 @@ static void rlock__cluster_flush(void *state) {
             cluster->told = peer;
             rlock__cluster_want(cluster);
         }
-        if (peer->redis->quarantine.unmapped && !cluster->hurry) {
+#if RLOCK__HAS_REPLICAS
+        if (peer->redis->quarantine && peer->redis->quarantine->unmapped && !cluster->hurry) {
             cluster->hurry = true;
             rlock__cluster_want(cluster);
         }
+#endif
     }
 }
 
@@ -833,12 +853,14 @@ static void rlock__cluster_flush(void *state) {
 static const char *rlock__cluster_refuses(void *state, const char *key, size_t len,
                                           const rlock_terms *terms, bool fencing) {
     rlock__cluster *cluster = (rlock__cluster *)state;
-    const char *why =
-        rlock__wire_refuses(cluster->config.wire, cluster->config.prefix, key, len, terms, fencing);
+    const char *why = rlock__wire_refuses(cluster->config.wire == RLOCK_WIRE_REDISSON,
+                                          cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+#if RLOCK__HAS_REPLICAS
     if (!why && cluster->config.quarantine_ms) {
         why = rlock__marker_refuses(cluster->config.prefix, true, key, len);
     }
+#endif
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }

@@ -7,7 +7,6 @@
 
 #include "public/head.h"
 #include "public/store.h"
-#include "public/client.h"
 #include "base/platform.h"
 #include "base/foreign.h"
 #include "runtime/token.h"
@@ -237,7 +236,7 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
 RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
-    bool more = flags || request->fences || terms || redis->wire != RLOCK_WIRE_STRING;
+    bool more = flags || request->fences || terms || rlock__is_redisson(redis);
     bool plain = (request->op == RLOCK_OP_ACQUIRE && !more) ||
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
     bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
@@ -261,10 +260,19 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
 }
 
 static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
-    if (!RLOCK__HAS_KINDS || !request->terms) {
-        return redis->wire == RLOCK_WIRE_STRING ? RLOCK__ROW_STRING : RLOCK__ROW_REDISSON;
+#if RLOCK__HAS_KINDS
+    if (request->terms) {
+        return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
     }
-    return rlock__is_queued(request) ? RLOCK__ROW_QUEUE : RLOCK__ROW_KEYS;
+#endif
+#if RLOCK__HAS_REDISSON
+    if (rlock__is_redisson(redis)) {
+        return RLOCK__ROW_REDISSON;
+    }
+#endif
+    (void)redis;
+    (void)request;
+    return RLOCK__ROW_STRING;
 }
 
 RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
@@ -305,7 +313,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool fence = request->op == RLOCK_OP_ACQUIRE && request->fences;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
     bool lease = request->op == RLOCK_OP_ACQUIRE || request->op == RLOCK_OP_RENEW;
-    bool channel = !lease && request->op != RLOCK_OP_INSPECT && redis->wire == RLOCK_WIRE_REDISSON;
+    bool channel = !lease && request->op != RLOCK_OP_INSPECT && rlock__is_redisson(redis);
     bool sharded = channel && rlock__has_shards(redis);
     bool renew = request->op == RLOCK_OP_RENEW;
     uint32_t keys = rlock__request_keys(request), i;

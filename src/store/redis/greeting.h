@@ -30,7 +30,7 @@ static void rlock__redis_greeted(rlock__redis *redis) {
     redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
     redis->shards_refused = false;
     redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        redis->wire == RLOCK_WIRE_STRING && !rlock__is_node(redis);
+        !rlock__is_redisson(redis) && !rlock__is_node(redis);
     redis->events->up(redis->owner, NULL);
 }
 
@@ -50,9 +50,12 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
         rlock__redis_greeted(redis);
-    } else {
-        redis->sync.opens = false;
     }
+#if RLOCK__HAS_REPLICAS
+    if (conn != &redis->commands) {
+        rlock__sync_opened(redis);
+    }
+#endif
     rlock__track(redis);
 }
 
@@ -116,10 +119,13 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
+#if RLOCK__HAS_REPLICAS
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__quarantine_told(redis, reply);
-    } else if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_REPLICATION &&
-               step != RLOCK__STEP_ROLE) { /* SERVER says so */
+    }
+#endif
+    if (reply->type == REDIS_REPLY_ERROR && step != RLOCK__STEP_QUARANTINE &&
+        step != RLOCK__STEP_REPLICATION && step != RLOCK__STEP_ROLE) { /* SERVER says so */
         rlock__conn_log(conn, RLOCK_LOG_WARNING, "refused while connecting", reply->str);
     }
     if (step == RLOCK__STEP_ID && reply->type == REDIS_REPLY_INTEGER) {
@@ -148,16 +154,19 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
         "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
-    if (words[step]) {
-        rlock__put_words(redis, words[step], user ? 2 : 1);
-        if (user) {
-            rlock__put_text(redis, user);
-        }
-        rlock__put_text(redis, last);
-    } else {
+#if RLOCK__HAS_REPLICAS
+    if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
-        redis->quarantine.late = false;
+        redis->quarantine->late = false;
+        rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+        return;
     }
+#endif
+    rlock__put_words(redis, words[step], user ? 2 : 1);
+    if (user) {
+        rlock__put_text(redis, user);
+    }
+    rlock__put_text(redis, last);
     rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
 }
 
@@ -179,13 +188,17 @@ static void rlock__conn_greet(rlock__conn *conn) {
     last[RLOCK__STEP_REPLICATION] = main ? "replication" : NULL;
     last[RLOCK__STEP_SERVER] = sentinel ? NULL : "server";
     last[RLOCK__STEP_NATIVE] = /* Valkey 9.0 knows it: https://valkey.io/commands/delifeq/ */
-        main && redis->wire == RLOCK_WIRE_STRING ? "delifeq" : NULL;
-    last[RLOCK__STEP_QUARANTINE] =
-        main && redis->quarantine.ms && *redis->quarantine.marker ? "" : NULL;
+        main && !rlock__is_redisson(redis) ? "delifeq" : NULL;
+    last[RLOCK__STEP_QUARANTINE] = NULL;
+#if RLOCK__HAS_REPLICAS
+    if (main && redis->quarantine && *redis->quarantine->marker) {
+        last[RLOCK__STEP_QUARANTINE] = "";
+    }
+#endif
     last[RLOCK__STEP_ROLE] = main && redis->roleless ? "2" : NULL; /* which is the default */
     /* After its answer the old connection can execute nothing any more. */
     last[RLOCK__STEP_KILL] = redis->lost_id && main ? id : NULL;
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (sentinel) {
         user = redis->sentinel->username;
         last[RLOCK__STEP_AUTH] = redis->sentinel->password;
@@ -242,7 +255,9 @@ static void rlock__conn_tend(rlock__conn *conn) {
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
-    conn->doomed = conn->doomed || (conn->strayed && !conn->outstanding && !redis->sync.wanted);
+    if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
+        conn->doomed = true;
+    }
     if (conn->doomed && rlock__is_sentinel(conn)) {
         rlock__sentinel_bury(redis);
     } else if (conn->doomed && conn == &redis->commands) {
@@ -332,6 +347,13 @@ static void rlock__conn_dial(rlock__conn *conn) {
     rlock__conn_adopt(conn, rlock__place_connect(conn->place));
 }
 
+/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
+static bool rlock__conn_asks(const rlock__conn *conn) {
+    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
+}
+
+#if RLOCK__HAS_NAMES
+
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
@@ -341,11 +363,6 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     } else {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
     }
-}
-
-/* True if an attempt waits for a Sentinel, whatever name was asked for before. */
-static bool rlock__conn_asks(const rlock__conn *conn) {
-    return conn == &conn->redis->commands && rlock__sentinel_waited(conn->redis);
 }
 
 /* Uses the addresses if they are those of the host that the attempt waits for, or of a Sentinel
@@ -417,6 +434,14 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     }
 }
 
+#else
+
+static void rlock__conn_resolve(rlock__conn *conn) {
+    rlock__conn_dial(conn);
+}
+
+#endif /* RLOCK__HAS_NAMES */
+
 /* Begins an attempt, or goes on with it at the next address. The push connection goes where the
  * other one went. */
 static void rlock__conn_open(rlock__conn *conn) {
@@ -431,7 +456,9 @@ static void rlock__conn_open(rlock__conn *conn) {
     } else if (redis->unix_path) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (walks || conn == &redis->push) {
+#if RLOCK__HAS_NAMES
         conn->place->at += walks;
+#endif
         rlock__conn_dial(conn);
     } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
         rlock__conn_resolve(conn);
@@ -453,6 +480,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
     resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
     conn->moved = false;
     rlock__conn_resolve(conn);
+#if RLOCK__HAS_NAMES
     if (resolving && !moved) {
         rlock__place_found(conn->place, NULL, 0);
         if (conn->place->count) {
@@ -463,6 +491,10 @@ static void rlock__conn_waits(rlock__conn *conn) {
             redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
         }
     }
+#else
+    (void)moved;
+    (void)resolving;
+#endif
     rlock__conn_tend(conn);
 }
 

@@ -31,6 +31,8 @@ static void rlock__want_no_write(void *conn) {
     ((rlock__conn *)conn)->want &= ~RLOCK_IO_WRITE;
 }
 
+#if RLOCK__HAS_NAMES
+
 /* Returns the lookup of a host's name, or with NULL of any, that was not answered yet; or NULL. */
 static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
     rlock__lookup *at = conn->lookups;
@@ -39,6 +41,16 @@ static rlock__lookup *rlock__conn_lookup(const rlock__conn *conn, const char *ho
     }
     return at;
 }
+
+#else
+
+static const void *rlock__conn_lookup(const rlock__conn *conn, const char *host) {
+    (void)conn;
+    (void)host;
+    return NULL;
+}
+
+#endif /* RLOCK__HAS_NAMES */
 
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
@@ -56,7 +68,7 @@ static bool rlock__conn_more(const rlock__conn *conn) {
  * address would help, and not on the push connection, which follows the other one. */
 static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
     bool more = rlock__conn_more(conn);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (rlock__is_sentinel(conn)) {
         const rlock__sentinel *sentinel = conn->redis->sentinel;
         return (more && !sentinel->heard) || sentinel->silent + 1 < sentinel->count;
@@ -95,7 +107,12 @@ static rlock_fault rlock__why_down(const char *text) {
 
 /* Returns the hooks of a connection that is encrypted, or NULL. */
 static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
+#if RLOCK__HAS_TLS
     return conn->place->tls;
+#else
+    (void)conn;
+    return NULL;
+#endif
 }
 
 /* Before each read and write, as rlock_tls.before promises. */
@@ -337,7 +354,7 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->tracking_refused && redis->wire == RLOCK_WIRE_REDISSON;
+    return redis->tracking_refused && rlock__is_redisson(redis);
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
@@ -384,7 +401,12 @@ RLOCK__NOINLINE static bool rlock__listens(const rlock__redis *redis) {
 /* True if the push connection is wanted for anything. With replicas it is there all the time: the
  * last releases are sent on it if a WAIT holds up the command connection. */
 static bool rlock__pushes(const rlock__redis *redis) {
-    return rlock__listens(redis) || redis->sync.replicas;
+#if RLOCK__HAS_REPLICAS
+    if (redis->sync) {
+        return true;
+    }
+#endif
+    return rlock__listens(redis);
 }
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
@@ -395,7 +417,7 @@ static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
     const char *path = redis->unix_path, *host = conn->place->host;
     if (!redis->connect) {
         n = rlock__line_add(line, n, between, path ? path : host);
-        if (!path && host && (conn->place->count || rlock__numeric(host))) {
+        if (!path && host && rlock__place_known(conn->place)) {
             n = rlock__line_number(line, n, ":", conn->place->port);
         }
     }
@@ -485,7 +507,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
         redis->notify_refused = redis->notify_refused || refused;
         redis->push_refused = redis->push_refused || (refused && !last);
         redis->subscribed = redis->notifying = redis->tracked = false;
-        redis->sharded = conn->shard = redis->sync.opens = false;
+        redis->sharded = conn->shard = false;
+#if RLOCK__HAS_REPLICAS
+        if (redis->sync) {
+            redis->sync->opens = false;
+        }
+#endif
     }
     rlock__redis_pushing(redis);
     if (!conn->walks) {
@@ -772,12 +799,14 @@ static void rlock__conn_left(rlock__conn *conn) {
 /* Closes a connection for good, if it was made. */
 static void rlock__conn_end(rlock__conn *conn) {
     redisAsyncContext *ac = conn->ac;
+#if RLOCK__HAS_NAMES
     while (conn->lookups) {
         rlock__lookup *lookup = conn->lookups;
         conn->lookups = lookup->next;
         rlock__dealloc(lookup->host);
         rlock__dealloc(lookup);
     }
+#endif
     if (ac) {
         ac->data = NULL;
         redisAsyncFree(ac);

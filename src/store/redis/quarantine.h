@@ -25,17 +25,19 @@
 #include "store/redis/link.h"
 #include "store/redis/sentinel.h"
 
+#if RLOCK__HAS_REPLICAS
+
 #define RLOCK__MARKER_NAME "quarantine" /* the marker's key, after the prefix */
 #define RLOCK__QUARANTINE_ASK_MS 1000   /* until a server that cannot tell is asked again */
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
-    return rlock_client_now_us(redis->client) < redis->quarantine.until_us;
+    return redis->quarantine && rlock_client_now_us(redis->client) < redis->quarantine->until_us;
 }
 
 /* True if an acquire waits until it is known whether the server may grant. */
 static bool rlock__quarantine_waits(const rlock__redis *redis) {
-    return redis->quarantine.asked || redis->quarantine.unmapped;
+    return redis->quarantine && (redis->quarantine->asked || redis->quarantine->unmapped);
 }
 
 /* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of
@@ -52,7 +54,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
 
 /* Returns why nothing is granted, perhaps in the line. */
 static const char *rlock__quarantine_words(const rlock__redis *redis, char *line) {
-    const rlock__quarantine *quarantine = &redis->quarantine;
+    const rlock__quarantine *quarantine = redis->quarantine;
     int64_t left_us = quarantine->until_us - rlock_client_now_us(redis->client);
     char number[21];
     RLOCK_ASSERT(left_us > 0);
@@ -67,7 +69,7 @@ static const char *rlock__quarantine_words(const rlock__redis *redis, char *line
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */
 static void rlock__put_quarantine(rlock__redis *redis) {
-    const rlock__quarantine *quarantine = &redis->quarantine;
+    const rlock__quarantine *quarantine = redis->quarantine;
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
     rlock__put_command(redis, known ? 8 : 5);
@@ -85,7 +87,7 @@ static void rlock__put_quarantine(rlock__redis *redis) {
 /* Notes that a node has been the process that it is, with the history that it has, since a time:
  * where its marker leaves it a client can say so. */
 static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
-    rlock__quarantine *quarantine = &redis->quarantine;
+    rlock__quarantine *quarantine = redis->quarantine;
     const char *run_id = redis->commands.run_id;
     bool same = rlock__same_identity(run_id, quarantine->run_id) &&
                 rlock__same_identity(redis->replid, quarantine->replid);
@@ -101,7 +103,7 @@ static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
 /* Notes the answer, which is a number or an error. A node that has no slot any more may be a
  * replica by now. If the slot of the marker has left it, another map names another marker. */
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
-    rlock__quarantine *quarantine = &redis->quarantine;
+    rlock__quarantine *quarantine = redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
     bool told = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
@@ -145,7 +147,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     const redisReply *reply = (const redisReply *)raw;
     rlock__redis *redis = (rlock__redis *)data;
     bool before;
-    redis->quarantine.asked--;
+    redis->quarantine->asked--;
     if (!conn || !reply) {
         return;
     }
@@ -165,18 +167,18 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
     bool usable = rlock__conn_usable(&redis->commands);
-    redis->quarantine.late = !usable;
-    if (usable && *redis->quarantine.marker) {
+    redis->quarantine->late = !usable;
+    if (usable && *redis->quarantine->marker) {
         rlock__put_quarantine(redis);
         if (rlock__conn_say(&redis->commands, rlock__on_quarantine, redis)) {
-            redis->quarantine.asked++;
+            redis->quarantine->asked++;
         }
     }
 }
 
 /* The quarantine is over, or it is time to ask once more. */
 static void rlock__quarantine_fire(rlock_timer *timer) {
-    rlock__redis *redis = RLOCK__OF(timer, rlock__redis, quarantine.timer);
+    rlock__redis *redis = RLOCK__OF(timer, rlock__quarantine, timer)->redis;
     if (rlock__quarantined(redis)) {
         rlock__quarantine_ask(redis);
     } else if (rlock__conn_usable(&redis->commands)) {
@@ -185,18 +187,33 @@ static void rlock__quarantine_fire(rlock_timer *timer) {
 }
 
 /* False: there is no memory. */
-static bool rlock__quarantine_init(rlock__redis *redis, int64_t ms) {
-    bool added = !ms || rlock_timer_add(redis->client, &redis->quarantine.timer,
-                                        rlock__quarantine_fire) == RLOCK_OK;
-    redis->quarantine.ms = added ? ms : 0;
-    memcpy(redis->quarantine.marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
-    return added;
+static bool rlock__quarantine_init(rlock__redis *redis, const rlock_config *config) {
+    rlock__quarantine *quarantine;
+    if (!config->quarantine_ms) {
+        return true;
+    }
+    quarantine = (rlock__quarantine *)rlock__alloc(sizeof *quarantine);
+    if (!quarantine) {
+        return false;
+    }
+    if (rlock_timer_add(redis->client, &quarantine->timer, rlock__quarantine_fire) != RLOCK_OK) {
+        rlock__dealloc(quarantine);
+        return false;
+    }
+    quarantine->redis = redis;
+    quarantine->ms = config->quarantine_ms;
+    memcpy(quarantine->marker, RLOCK__MARKER_NAME, sizeof RLOCK__MARKER_NAME);
+    redis->quarantine = quarantine;
+    return true;
 }
 
-static void rlock__quarantine_end(rlock__redis *redis) {
-    if (redis->quarantine.ms) {
-        rlock_timer_drop(redis->client, &redis->quarantine.timer);
+static void rlock__quarantine_free(rlock__redis *redis) {
+    if (redis->quarantine) {
+        rlock_timer_drop(redis->client, &redis->quarantine->timer);
+        rlock__dealloc(redis->quarantine);
     }
 }
+
+#endif /* RLOCK__HAS_REPLICAS */
 
 #endif /* RLOCK_STORE_REDIS_QUARANTINE_H */

@@ -28,7 +28,7 @@
 #include "store/redis/link.h"
 #include "store/redis/wait.h"
 
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
 
 /* Returns what is wrong with the Sentinels of a configuration, or NULL. */
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
@@ -39,19 +39,21 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
                    : NULL;
     }
     if (!rlock__length(config->sentinel_primary)) {
-        return "config.sentinels without config.sentinel_primary, the name that they know it by";
+        return RLOCK__TEXT(
+            "config.sentinels without config.sentinel_primary, the name that they know it by");
     }
     if (config->unix_path || config->connect) {
-        return "config.sentinels with config.unix_path or config.connect";
+        return RLOCK__TEXT("config.sentinels with config.unix_path or config.connect");
     }
     if (config->sentinel_username && !config->sentinel_password) {
-        return "config.sentinel_username without config.sentinel_password";
+        return RLOCK__TEXT("config.sentinel_username without config.sentinel_password");
     }
     if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
         !config->trust_plain_sentinels) {
-        return "TLS to the server, but not to the Sentinels, which name the host to verify: set "
-               "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
-               "trust_plain_sentinels";
+        return RLOCK__TEXT(
+            "TLS to the server, but not to the Sentinels, which name the host to verify: set "
+            "config.sentinel_tls or server_name of rlock_tls.h, or accept that risk by "
+            "trust_plain_sentinels");
     }
     return rlock__hosts_fault(
         config, config->sentinels,
@@ -78,7 +80,9 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
         return NULL;
     }
     sentinel->epoch = -1;
+#if RLOCK__HAS_TLS
     sentinel->place.tls = config->sentinel_tls;
+#endif
     sentinel->text = rlock__copy_text(config->sentinels, &failed);
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
     sentinel->username = rlock__copy_text(config->sentinel_username, &failed);
@@ -96,8 +100,10 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
     rlock__place *place = conn->place;
     place->host = host;
     place->port = port;
-    place->count = place->at = 0;
+#if RLOCK__HAS_NAMES
     place->good.any.sa_family = 0;
+    place->count = place->at = 0;
+#endif
     conn->moved = true;
 }
 
@@ -106,6 +112,8 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
     rlock__place_move(&sentinel->conn, host->name, host->port);
 }
+
+#if RLOCK__HAS_NAMES
 
 /* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
  * False: there is none. */
@@ -121,6 +129,8 @@ static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     }
     return false;
 }
+
+#endif /* RLOCK__HAS_NAMES */
 
 /* The command connection goes on, in the next loop iteration. */
 static void rlock__sentinel_resumes(rlock__redis *redis) {
@@ -377,7 +387,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
     (void)detail;
-    return config->sentinels ? "config.sentinels with RLOCK_NO_SENTINEL" : NULL;
+    return config->sentinels ? "config.sentinels needs RLOCK_WITH_SENTINEL" : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
     (void)redis;
@@ -394,7 +404,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
-#endif /* RLOCK_NO_SENTINEL */
+#endif /* RLOCK__HAS_SENTINEL */
 
 /* The address led to a server that is not the one: it is left when all in flight is answered. */
 static void rlock__redis_strays(rlock__redis *redis, const char *text) {

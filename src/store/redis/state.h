@@ -95,12 +95,18 @@ typedef union rlock__address {
 typedef struct rlock__place {
     char *host;
     int port;
+#if RLOCK__HAS_TLS
     const rlock_tls *tls; /* NULL: not encrypted */
-    uint32_t count, at;   /* how many addresses were found, and which is tried; 0: a numeric host */
-    uint32_t failures;    /* attempts that failed since one worked */
+#endif
+    uint32_t failures; /* attempts that failed since one worked */
+#if RLOCK__HAS_NAMES
+    uint32_t count, at; /* how many addresses were found, and which is tried; 0: a numeric host */
     rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
+#endif
 } rlock__place;
+
+#if RLOCK__HAS_NAMES
 
 /* A name that a connection asked for. The connection may lead to another host by now. */
 typedef struct rlock__lookup {
@@ -109,6 +115,8 @@ typedef struct rlock__lookup {
     struct rlock__lookup *next;
     char *host; /* NULL: it was answered, and may be used again */
 } rlock__lookup;
+
+#endif /* RLOCK__HAS_NAMES */
 
 typedef struct rlock__conn { /* small members first: they are reached with less code */
     bool wanted, doomed, blocked;
@@ -134,7 +142,9 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     long long id;      /* CLIENT ID; 0 = unknown */
     rlock_timer timer; /* the next attempt to connect, or the test whether it is alive */
     rlock_io io;
+#if RLOCK__HAS_NAMES
     rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
+#endif
     redisReplyObjectFunctions *make; /* hiredis' own */
     redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
     redisReply reply;                /* the one being read, where no tree is needed */
@@ -163,8 +173,7 @@ typedef struct rlock__host {
     int port;
 } rlock__host;
 
-#ifndef RLOCK_NO_SENTINEL
-#define RLOCK__HAS_SENTINEL 1
+#if RLOCK__HAS_SENTINEL
 
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
@@ -184,13 +193,13 @@ typedef struct rlock__sentinel {
     bool misled;        /* the address was tried, and has not worked yet */
     bool heard;         /* on this connection there was an answer */
 } rlock__sentinel;
-#else
-#define RLOCK__HAS_SENTINEL 0
 #endif
+
+#if RLOCK__HAS_REPLICAS
 
 /* How many replicas must have what is granted or renewed: see rlock__answer. */
 typedef struct rlock__sync {
-    int replicas;    /* 0: none */
+    int replicas;
     int64_t ms;      /* how long one WAIT takes at most */
     rlock_link kept; /* commands whose answers wait for one */
     bool wanted;     /* something was sent that the next one has to cover */
@@ -202,7 +211,8 @@ typedef struct rlock__sync {
 
 /* For how long the server grants nothing, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
-    int64_t ms;       /* 0: there is none */
+    struct rlock__redis *redis;
+    int64_t ms;
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
     uint32_t asked;                   /* questions on their way, besides that of the greeting */
@@ -215,6 +225,8 @@ typedef struct rlock__quarantine {
     char replid[RLOCK__IDENTITY + 1];
     int64_t known_us; /* ... it has been since then, or longer */
 } rlock__quarantine;
+
+#endif /* RLOCK__HAS_REPLICAS */
 
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
@@ -240,7 +252,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     const rlock_store_events *events;
     void *owner;
     rlock_stats *stats;
+#if RLOCK__HAS_REDISSON
     rlock_wire wire;
+#endif
     unsigned pushing;                 /* what was reported last */
     uint32_t bytes;                   /* of commands in flight */
     uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
@@ -262,21 +276,42 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     int64_t heard_us;  /* when the process before answered last */
     int64_t moved_us;  /* when a connection was last given up for a MOVED; 0 = never */
     long long lost_id; /* CLIENT ID of lost_epoch, to be killed at the same process of a server */
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     struct rlock__sentinel *sentinel; /* NULL: none is asked */
 #endif
-    rlock__quarantine quarantine;
-    rlock__sync sync;
+#if RLOCK__HAS_REPLICAS
+    rlock__quarantine *quarantine; /* NULL: there is none */
+    rlock__sync *sync;             /* NULL: no replica has to have anything */
+#endif
     rlock__conn commands, push;
     rlock__place place;               /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
 
+/* True if something was sent of which replicas have not been asked yet: see >>redis-wait. */
+static bool rlock__redis_owes(const rlock__redis *redis) {
+#if RLOCK__HAS_REPLICAS
+    return redis->sync && redis->sync->wanted;
+#else
+    (void)redis;
+    return false;
+#endif
+}
+
+/* True if mutexes are those of Redisson, which other clients of it see. */
+static bool rlock__is_redisson(const rlock__redis *redis) {
+#if RLOCK__HAS_REDISSON
+    return redis->wire == RLOCK_WIRE_REDISSON;
+#else
+    (void)redis;
+    return false;
+#endif
+}
 
 /* True for the store of a node: see >>cluster. */
 static bool rlock__is_node(const rlock__redis *redis) {
-#ifdef RLOCK_NO_CLUSTER
+#if !RLOCK__HAS_CLUSTER
     (void)redis;
     return false;
 #else

@@ -298,6 +298,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+#if RLOCK__HAS_REPLICAS
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
         rlock__list_remove(&first->store.link);
         rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
@@ -309,6 +310,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
         return;
     }
+#endif
     command = rlock__command_new(redis);
     if (!command) {
         rlock__list_remove(&first->store.link);
@@ -326,7 +328,11 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
-    redis->sync.wanted = redis->sync.wanted || (sent && rlock__syncs(redis, first));
+#if RLOCK__HAS_REPLICAS
+    if (sent) {
+        rlock__sync_want(redis, first);
+    }
+#endif
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
@@ -378,19 +384,23 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
     int64_t now_us;
-    if (!rlock__quarantine_waits(redis)) {
+#if RLOCK__HAS_REPLICAS
+    if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     }
+#endif
     queue = rlock__redis_next(redis);
     now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
            (queue = rlock__redis_next(redis)) != NULL) {
         rlock__queue_send(redis, queue, now_us);
     }
+#if RLOCK__HAS_REPLICAS
     rlock__sync_ask(redis);
+#endif
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_flush(&redis->sentinel->conn);
     }
@@ -410,16 +420,18 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 
 /* Ends what was opened of a store, wherever that stopped. */
 static void rlock__redis_free(rlock__redis *redis) {
-    rlock__quarantine_end(redis);
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_end(&redis->sentinel->conn);
         rlock__sentinel_free(redis->sentinel);
     }
 #endif
-    rlock__list_move(&redis->spare, &redis->sync.kept);
+#if RLOCK__HAS_REPLICAS
+    rlock__quarantine_free(redis);
+    rlock__sync_free(redis);
+#endif
     while (!rlock__list_empty(&redis->spare)) {
         rlock__command *command = RLOCK__OF(redis->spare.next, rlock__command, link);
         rlock__list_remove(&command->link);
@@ -478,10 +490,13 @@ static void rlock__goodbye_write(rlock__conn *conn) {
  * before them, if the WAIT is answered first. */
 static void rlock__redis_goodbye(rlock__redis *redis) {
     bool usable = rlock__conn_speaks(&redis->commands);
-    bool aside = usable && redis->sync.out && rlock__conn_speaks(&redis->push);
+    bool aside = false;
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
+#if RLOCK__HAS_REPLICAS
+    aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
+#endif
     queue = rlock__redis_next(redis);
     if (aside) {
         rlock__push_unsubscribe(redis);
@@ -518,7 +533,7 @@ static void rlock__redis_close(void *state) {
     rlock__redis_goodbye(redis);
     rlock__conn_left(&redis->commands);
     rlock__conn_left(&redis->push);
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_left(&redis->sentinel->conn);
     }
@@ -556,9 +571,11 @@ static const char *rlock__hiredis_fault(const char **detail) {
 }
 
 /* True if a table of hooks is not whole. */
+#if RLOCK__HAS_TLS
 RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
     return tls && (!tls->start || !tls->before || !tls->why);
 }
+#endif
 
 /* Has the client hide the passwords of a configuration. */
 static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
@@ -574,44 +591,69 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
         return rlock__hiredis_fault(detail);
     }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
-        return "config.port or config.database is out of range";
+        return RLOCK__TEXT("config.port or config.database is out of range");
     }
     if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
-        return "config.wire is unknown";
+        return RLOCK__TEXT("config.wire is unknown");
     }
+#if !RLOCK__HAS_REDISSON
+    if (config->wire == RLOCK_WIRE_REDISSON) {
+        return "config.wire needs RLOCK_WITH_REDISSON";
+    }
+#endif
+#if !RLOCK__HAS_REPLICAS
+    if (config->replicas || config->quarantine_ms) {
+        return "config.replicas and config.quarantine_ms need RLOCK_WITH_REPLICAS";
+    }
+#endif
     if (strpbrk(config->prefix, "{}")) {
-        return "config.prefix has a brace, which would move keys to other cluster slots";
+        return RLOCK__TEXT(
+            "config.prefix has a brace, which would move keys to other cluster slots");
     }
     if (config->username && !config->password) {
-        return "config.username without config.password";
+        return RLOCK__TEXT("config.username without config.password");
     }
+#if RLOCK__HAS_TLS
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
-        return "config.tls lacks a hook";
+        return RLOCK__TEXT("config.tls lacks a hook");
     }
-#ifdef RLOCK_NO_CLUSTER
+#else
+    if (config->tls || config->sentinel_tls) {
+        return "config.tls needs RLOCK_WITH_TLS";
+    }
+#endif
+#if !RLOCK__HAS_CLUSTER
     if (config->cluster) {
-        return "config.cluster needs a library without RLOCK_NO_CLUSTER";
+        return "config.cluster needs RLOCK_WITH_CLUSTER";
     }
 #endif
     if (rlock__sentinel_fault(config, detail)) {
         return rlock__sentinel_fault(config, detail);
     }
     if (config->unix_path && strstr(config->unix_path, "://")) {
-        return "config.unix_path: expected a path; a URL goes into config.url";
+        return RLOCK__TEXT("config.unix_path: expected a path; a URL goes into config.url");
     }
     if (host && !rlock__is_host(host, strlen(host))) {
-        return "config.host: expected a name or an address, without a line end; a URL goes into "
-               "config.url";
+        return RLOCK__TEXT(
+            "config.host: expected a name or an address, without a line end; a URL goes into "
+            "config.url");
     }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        return "config.unix_path is longer than a socket's may be";
+        return RLOCK__TEXT("config.unix_path is longer than a socket's may be");
+    }
+    if (!host || config->connect || config->unix_path || config->sentinels ||
+        rlock__numeric(host)) {
+        return NULL;
     }
     *detail = host;
-    return !host || config->connect || config->unix_path || config->sentinels ||
-                   rlock__numeric(host) || config->loop.resolve
+#if RLOCK__HAS_NAMES
+    return config->loop.resolve
                ? NULL
                : "a host name needs loop.resolve or config.connect; use an address";
+#else
+    return "a host name needs RLOCK_WITH_NAMES; use an address";
+#endif
 }
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
@@ -638,7 +680,9 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
+#if RLOCK__HAS_TLS
     redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
+#endif
     redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
@@ -647,24 +691,24 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->prefix = rlock__copy_text(config->prefix, &failed);
     redis->place.port = config->port ? config->port : 6379;
     redis->database = config->database;
+#if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
+#endif
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough to greet */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
-    rlock__list_init(&redis->sync.kept);
-    redis->sync.replicas = config->replicas;
-    redis->sync.opens = config->replicas != 0;
-    redis->sync.ms = config->replicas_ms;
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
     failed = failed || !redis->buffer ||
              !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place) ||
-             !rlock__quarantine_init(redis, config->quarantine_ms);
-#ifndef RLOCK_NO_SENTINEL
+             !rlock__conn_init(&redis->push, redis, &redis->place);
+#if RLOCK__HAS_REPLICAS
+    failed = failed || !rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config);
+#endif
+#if RLOCK__HAS_SENTINEL
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
         failed = !redis->sentinel ||
@@ -675,7 +719,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
         rlock__redis_free(redis);
         return RLOCK_ERR_NOMEM;
     }
-#ifndef RLOCK_NO_SENTINEL
+#if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__sentinel_turn(redis->sentinel);
     }
@@ -700,17 +744,20 @@ static bool rlock__is_own_key(const char *prefix, const char *key, size_t len) {
 }
 
 /* Returns what cannot be done on this wire, with such a prefix, or NULL. */
-static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, const char *key,
+static const char *rlock__wire_refuses(bool redisson, const char *prefix, const char *key,
                                        size_t len, const rlock_terms *terms, bool fencing) {
     bool queued = RLOCK__HAS_KINDS && terms && terms->kind != RLOCK_KIND_MUTEX;
-    if (RLOCK__HAS_KINDS && terms && wire != RLOCK_WIRE_STRING) {
-        return "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING";
+    if (redisson && terms) {
+        return RLOCK__TEXT(
+            "the Redisson wire supports only a mutex with one key; use RLOCK_WIRE_STRING");
     }
     if ((fencing || queued) && memchr(key, '}', len) && !rlock__has_tag(key, len)) {
-        return "key contains '}' but no hash tag {...}: fencing and queued kinds need one";
+        return RLOCK__TEXT(
+            "key contains '}' but no hash tag {...}: fencing and queued kinds need one");
     }
     if (queued && rlock__is_own_key(prefix, key, len)) {
-        return "the library may put a key of this name beside that of another lock; rename it";
+        return RLOCK__TEXT(
+            "the library may put a key of this name beside that of another lock; rename it");
     }
     return NULL;
 }
@@ -718,9 +765,14 @@ static const char *rlock__wire_refuses(rlock_wire wire, const char *prefix, cons
 static const char *rlock__redis_refuses(void *state, const char *key, size_t len,
                                         const rlock_terms *terms, bool fencing) {
     const rlock__redis *redis = (const rlock__redis *)state;
+#if RLOCK__HAS_REPLICAS
     const char *why =
-        redis->quarantine.ms ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
-    return why ? why : rlock__wire_refuses(redis->wire, redis->prefix, key, len, terms, fencing);
+        redis->quarantine ? rlock__marker_refuses(redis->prefix, false, key, len) : NULL;
+    if (why) {
+        return why;
+    }
+#endif
+    return rlock__wire_refuses(rlock__is_redisson(redis), redis->prefix, key, len, terms, fencing);
 }
 
 static const rlock_store rlock__redis_store = {NULL,

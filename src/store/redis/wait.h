@@ -52,10 +52,12 @@ static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
     rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
 }
 
+#if RLOCK__HAS_REPLICAS
+
 /* True if a success of the request counts only when replicas have it. */
 static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request) {
-    return redis->sync.replicas && (request->op == RLOCK_OP_ACQUIRE ||
-                                    (request->op == RLOCK_OP_RENEW && request->lease_ms));
+    return redis->sync && (request->op == RLOCK_OP_ACQUIRE ||
+                           (request->op == RLOCK_OP_RENEW && request->lease_ms));
 }
 
 /* Answers a request, at once or when replicas have what was done for it. Those of a command that
@@ -76,7 +78,7 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
 static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
     if (command->kept) {
         command->count = command->kept;
-        rlock__list_append(&redis->sync.kept, &command->link);
+        rlock__list_append(&redis->sync->kept, &command->link);
     } else { /* first: few get room for a batch */
         rlock__list_append(redis->spare.next, &command->link);
     }
@@ -101,7 +103,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     answer.outcome = RLOCK_OUTCOME_FAULT;
     if (told && back) {
         answer.fault = RLOCK_FAULT_BUSY;
-        answer.text = redis->sync.words;
+        answer.text = redis->sync->words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (told) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
@@ -130,7 +132,7 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
 
 /* Notes what a WAIT was answered. True: enough replicas have what was written. */
 static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
-    rlock__sync *sync = &redis->sync;
+    rlock__sync *sync = redis->sync;
     bool counted = reply->type == REDIS_REPLY_INTEGER;
     char number[21];
     size_t n;
@@ -163,7 +165,7 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
             answer.ours = command->ours;
             rlock__answer_now(redis, request, &answer);
         } else if (request && heard && request->op == RLOCK_OP_RENEW) {
-            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync.words);
+            rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, redis->sync->words);
         } else if (request && heard && rlock__give_back(redis, command)) {
             back = true;
         } else if (request) {
@@ -178,19 +180,11 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
 
 /* Answers all that was kept. */
 static void rlock__sync_end(rlock__redis *redis, bool heard, bool synced) {
-    while (!rlock__list_empty(&redis->sync.kept)) {
-        rlock__command *command = RLOCK__OF(redis->sync.kept.next, rlock__command, link);
+    while (!rlock__list_empty(&redis->sync->kept)) {
+        rlock__command *command = RLOCK__OF(redis->sync->kept.next, rlock__command, link);
         rlock__list_remove(&command->link);
         rlock__sync_settle(redis, command, heard, synced);
     }
-}
-
-/* Buries the command connection, which is doomed: nobody is asked any more about what was sent on
- * it. */
-static void rlock__commands_bury(rlock__redis *redis) {
-    redis->sync.wanted = false;
-    rlock__sync_end(redis, false, false);
-    rlock__conn_bury(&redis->commands);
 }
 
 static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
@@ -204,7 +198,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         return; /* rlock__redis_free finds what was kept */
     }
     redis = conn->redis;
-    redis->sync.out = false;
+    redis->sync->out = false;
     if (reply) {
         rlock__conn_answered(conn);
     }
@@ -218,13 +212,79 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 /* After the last command of a flush: asks whether replicas have what was sent since the last time,
  * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
-    if (redis->sync.wanted && !redis->sync.out && !redis->sync.opens) {
-        redis->sync.wanted = false;
+    rlock__sync *sync = redis->sync;
+    if (sync && sync->wanted && !sync->out && !sync->opens) {
+        sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
-        rlock__put_number(redis, (uint64_t)redis->sync.replicas);
-        rlock__put_number(redis, (uint64_t)redis->sync.ms);
-        redis->sync.out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
+        rlock__put_number(redis, (uint64_t)sync->replicas);
+        rlock__put_number(redis, (uint64_t)sync->ms);
+        sync->out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
     }
+}
+
+/* Something was sent that the next WAIT has to cover. */
+static void rlock__sync_want(rlock__redis *redis, const rlock_request *request) {
+    if (rlock__syncs(redis, request)) {
+        redis->sync->wanted = true;
+    }
+}
+
+/* The push connection is there, or failed. */
+static void rlock__sync_opened(rlock__redis *redis) {
+    if (redis->sync) {
+        redis->sync->opens = false;
+    }
+}
+
+static bool rlock__sync_out(const rlock__redis *redis) {
+    return redis->sync && redis->sync->out;
+}
+
+/* False: there is no memory. */
+static bool rlock__sync_init(rlock__redis *redis, const rlock_config *config) {
+    if (!config->replicas) {
+        return true;
+    }
+    redis->sync = (rlock__sync *)rlock__alloc(sizeof *redis->sync);
+    if (!redis->sync) {
+        return false;
+    }
+    rlock__list_init(&redis->sync->kept);
+    redis->sync->replicas = config->replicas;
+    redis->sync->ms = config->replicas_ms;
+    redis->sync->opens = true;
+    return true;
+}
+
+static void rlock__sync_free(rlock__redis *redis) {
+    if (redis->sync) {
+        rlock__list_move(&redis->spare, &redis->sync->kept);
+        rlock__dealloc(redis->sync);
+    }
+}
+
+#else
+
+static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
+    rlock__answer_now(redis, request, answer);
+}
+
+static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    rlock__list_append(redis->spare.next, &command->link);
+}
+
+#endif /* RLOCK__HAS_REPLICAS */
+
+/* Closes the command connection, which is doomed: nobody is asked any more about what was sent on
+ * it. */
+static void rlock__commands_bury(rlock__redis *redis) {
+#if RLOCK__HAS_REPLICAS
+    if (redis->sync) {
+        redis->sync->wanted = false;
+        rlock__sync_end(redis, false, false);
+    }
+#endif
+    rlock__conn_bury(&redis->commands);
 }
 
 #endif /* RLOCK_STORE_REDIS_WAIT_H */
