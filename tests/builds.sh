@@ -103,6 +103,11 @@ has_parts() { # FOLDER: its build was told of RLOCK_MINIMAL and of two parts
 }
 check "CMake, parts: they are named to the compiler" cmake_build "$work/cmake-parts/hello" -DRLOCK_PARTS=kinds,url
 check "CMake, parts: each of them" has_parts "$work/cmake-parts/hello/build"
+mkdir -p "$work/joined"
+tools/join --minimal --with url,texts >"$work/joined/rlock.h"
+check "rlock.h with config.url and sentences alone: the program of the README is built" \
+    gcc -I"$work/joined" -Iadapters -o "$work/joined/hello" examples/hello.c -lev -lhiredis -pthread
+check "rlock.h with config.url and sentences alone: it acquires and releases" acquires "$work/joined/hello"
 tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters stores tools
 by_cmake FetchContent "include(FetchContent)
 FetchContent_Declare(rlock URL \"$work/rlock.tar.gz\")

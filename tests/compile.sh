@@ -414,6 +414,17 @@ int main(void) {
     return 0;
 }
 C
+# joined_is_compiled PARTS...: an rlock.h with these parts alone becomes the code that their macros make of the whole one.
+joined_is_compiled() {
+    # shellcheck disable=SC2086
+    with=$(echo $* | tr ' ' ,) macros=$(for part in "$@"; do echo "-DRLOCK_WITH_$part"; done | tr a-z A-Z)
+    tools/join --minimal ${with:+--with $with} >"$work/joined.h" &&
+        printf '#define RLOCK_IMPLEMENTATION\n#include "%s"\n' "$PWD/$work/joined.h" >"$work/joined.c" &&
+        compile $posix -Os -DNDEBUG -c -o "$work/joined.o" "$work/joined.c" &&
+        compile $posix -Os -DNDEBUG -DRLOCK_MINIMAL $macros -c -o "$work/whole.o" "$all/implementation.c" &&
+        [ "$(size "$work/joined.o" | awk 'NR > 1 { print $1, $2 }')" = "$(size "$work/whole.o" | awk 'NR > 1 { print $1, $2 }')" ]
+}
+
 # The parts that head.h knows.
 parts=$(sed -n 's/^#define RLOCK__HAS_\([A-Z]*\) 1$/\1/p' src/public/head.h | grep -vx REDIS)
 
@@ -440,6 +451,8 @@ macros_of_row() {
     for part in $parts; do
         check "$me: minimal with $part" compile $posix -DRLOCK_MINIMAL "-DRLOCK_WITH_$part" -O2 -fsyntax-only "$all/implementation.c"
     done
+    check "$me: joined with no part is what RLOCK_MINIMAL compiles" joined_is_compiled
+    check "$me: joined with two parts is what their macros compile" joined_is_compiled kinds url
     check "$me: minimal without Redis" compile_as_users $posix -DRLOCK_NO_REDIS -DRLOCK_MINIMAL -O2 -fsyntax-only "$all/implementation.c"
     for gone in KINDS URL SENTINEL CLUSTER REPORTS; do
         check "$me: RLOCK_NO_$gone names what took its place" refuses "RLOCK_MINIMAL and RLOCK_WITH" compile $posix "-DRLOCK_NO_$gone" \
