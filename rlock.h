@@ -1710,7 +1710,7 @@ static void rlock__list_remove(rlock_link *link) {
     RLOCK_ASSERT(link->prev->next == link && link->next->prev == link);
     link->prev->next = link->next;
     link->next->prev = link->prev;
-    rlock__list_init(link);
+    link->prev = link->next = link;
 }
 
 RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
@@ -1728,12 +1728,12 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
-    if (!rlock__list_empty(from)) {
+    if (from->next != from) {
         from->next->prev = list->prev;
         list->prev->next = from->next;
         from->prev->next = list;
         list->prev = from->prev;
-        rlock__list_init(from);
+        from->prev = from->next = from;
     }
 }
 
@@ -2234,7 +2234,7 @@ static void rlock__arm(rlock_client *client) {
         return; /* as in every call from a callback but the first */
     }
     due_us = rlock__due_us(client);
-    if (due_us >= client->armed_us || rlock__forked(client)) {
+    if (due_us >= client->armed_us) {
         return;
     }
     client->armed_us = due_us;
@@ -2249,7 +2249,7 @@ static void rlock__rest(rlock_client *client) {
                 !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
                 rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
                 rlock__list_empty(&client->batch);
-    if (idle != client->idle && !rlock__forked(client)) {
+    if (idle != client->idle) {
         client->idle = idle;
         client->loop.idle(client->loop_state, idle);
     }
@@ -2286,7 +2286,7 @@ static void rlock__client_destroy(rlock_client *client) {
 
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
-    if (client->depth == 1 && client->life != RLOCK__CLOSED) {
+    if (client->depth == 1 && rlock__alive(client)) { /* a child leaves the loop alone */
         if (client->loop.idle) {
             rlock__rest(client);
         }
@@ -4778,24 +4778,35 @@ static bool rlock__reserve(rlock__redis *redis, size_t room) {
     return room <= redis->room;
 }
 
-static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+/* Returns where so many bytes more go; NULL: there is no room for them, nor for what follows. */
+static char *rlock__put_at(rlock__redis *redis, size_t len) {
     if (redis->length + len >= redis->room && !redis->overflow) {
         redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
     }
-    if (!redis->overflow) {
-        memcpy(redis->buffer + redis->length, bytes, len);
+    return redis->overflow ? NULL : redis->buffer + redis->length;
+}
+
+static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+    char *at = rlock__put_at(redis, len);
+    if (at) {
+        memcpy(at, bytes, len);
         redis->length += len;
-        redis->buffer[redis->length] = 0; /* hiredis looks for '$' with strchr */
+        at[len] = 0; /* hiredis looks for '$' with strchr */
     }
+}
+
+/* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
+static size_t rlock__head_text(char *at, char kind, size_t count) {
+    size_t n = 1 + rlock__digits(at + 1, count);
+    at[0] = kind;
+    at[n++] = '\r';
+    at[n++] = '\n';
+    return n;
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     char line[24];
-    size_t n = 1 + rlock__digits(line + 1, count);
-    line[0] = kind;
-    line[n++] = '\r';
-    line[n++] = '\n';
-    rlock__put(redis, line, n);
+    rlock__put(redis, line, rlock__head_text(line, kind, count));
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
@@ -4805,9 +4816,13 @@ RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t argum
 }
 
 static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len) {
-    rlock__put_count(redis, '$', len);
-    rlock__put(redis, bytes, len);
-    rlock__put(redis, "\r\n", 2);
+    char *at = rlock__put_at(redis, len + 26);
+    if (at) {
+        size_t n = rlock__head_text(at, '$', len);
+        memcpy(at + n, bytes, len);
+        memcpy(at + n + len, "\r\n", 3);
+        redis->length += n + len + 2;
+    }
 }
 
 static void rlock__put_text(rlock__redis *redis, const char *text) {
@@ -7981,16 +7996,17 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
-    int64_t now_us;
+    int64_t now_us = 0;
 #if RLOCK__HAS_REPLICAS
     if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     }
 #endif
-    queue = rlock__redis_next(redis);
-    now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
            (queue = rlock__redis_next(redis)) != NULL) {
+        if (!now_us) { /* callbacks may have taken long */
+            now_us = rlock_client_clock_us(redis->client);
+        }
         rlock__queue_send(redis, queue, now_us);
     }
 #if RLOCK__HAS_REPLICAS
@@ -11799,7 +11815,8 @@ static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
 static bool rlock__shared(const rlock__claim *claim) {
-    return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    return terms && (terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_SEMAPHORE);
 }
 
 /* Returns the node of the i-th key, or NULL: there is none. */
@@ -15423,4 +15440,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: a29ca6cc6d6b4172 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 75c985695600efa4 */

@@ -520,8 +520,8 @@ static void look_on_signal(int number) {
     }
 }
 
-/* What is ignored stays so, as nohup has it. A write goes on after a handler, as standard output may
- * be full. A wait by poll() ends all the same. */
+/* What is ignored stays so, as nohup has it. A write goes on after a handler, as standard output
+ * may be full. A wait by poll() ends all the same. */
 static void look_hear_signals(void) {
     static const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
     struct sigaction action = {.sa_handler = look_on_signal, .sa_flags = SA_RESTART}, before;

@@ -21,7 +21,7 @@ static void rlock__list_remove(rlock_link *link) {
     RLOCK_ASSERT(link->prev->next == link && link->next->prev == link);
     link->prev->next = link->next;
     link->next->prev = link->prev;
-    rlock__list_init(link);
+    link->prev = link->next = link;
 }
 
 RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *link) {
@@ -39,12 +39,12 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
-    if (!rlock__list_empty(from)) {
+    if (from->next != from) {
         from->next->prev = list->prev;
         list->prev->next = from->next;
         from->prev->next = list;
         list->prev = from->prev;
-        rlock__list_init(from);
+        from->prev = from->next = from;
     }
 }
 

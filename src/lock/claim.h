@@ -298,7 +298,8 @@ static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
 
 /* True if others may hold next to it. Of a semaphore also with one permit: that may change. */
 static bool rlock__shared(const rlock__claim *claim) {
-    return rlock__is_kind(claim, RLOCK_KIND_READ) || rlock__is_kind(claim, RLOCK_KIND_SEMAPHORE);
+    const rlock_terms *terms = rlock__terms_of(claim->lock);
+    return terms && (terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_SEMAPHORE);
 }
 
 /* Returns the node of the i-th key, or NULL: there is none. */

@@ -200,7 +200,7 @@ static void rlock__arm(rlock_client *client) {
         return; /* as in every call from a callback but the first */
     }
     due_us = rlock__due_us(client);
-    if (due_us >= client->armed_us || rlock__forked(client)) {
+    if (due_us >= client->armed_us) {
         return;
     }
     client->armed_us = due_us;
@@ -215,7 +215,7 @@ static void rlock__rest(rlock_client *client) {
                 !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
                 rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
                 rlock__list_empty(&client->batch);
-    if (idle != client->idle && !rlock__forked(client)) {
+    if (idle != client->idle) {
         client->idle = idle;
         client->loop.idle(client->loop_state, idle);
     }
@@ -252,7 +252,7 @@ static void rlock__client_destroy(rlock_client *client) {
 
 static void rlock__leave(rlock_client *client) {
     RLOCK_ASSERT(client->depth);
-    if (client->depth == 1 && client->life != RLOCK__CLOSED) {
+    if (client->depth == 1 && rlock__alive(client)) { /* a child leaves the loop alone */
         if (client->loop.idle) {
             rlock__rest(client);
         }

@@ -114,24 +114,35 @@ static bool rlock__reserve(rlock__redis *redis, size_t room) {
     return room <= redis->room;
 }
 
-static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+/* Returns where so many bytes more go; NULL: there is no room for them, nor for what follows. */
+static char *rlock__put_at(rlock__redis *redis, size_t len) {
     if (redis->length + len >= redis->room && !redis->overflow) {
         redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
     }
-    if (!redis->overflow) {
-        memcpy(redis->buffer + redis->length, bytes, len);
+    return redis->overflow ? NULL : redis->buffer + redis->length;
+}
+
+static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
+    char *at = rlock__put_at(redis, len);
+    if (at) {
+        memcpy(at, bytes, len);
         redis->length += len;
-        redis->buffer[redis->length] = 0; /* hiredis looks for '$' with strchr */
+        at[len] = 0; /* hiredis looks for '$' with strchr */
     }
+}
+
+/* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
+static size_t rlock__head_text(char *at, char kind, size_t count) {
+    size_t n = 1 + rlock__digits(at + 1, count);
+    at[0] = kind;
+    at[n++] = '\r';
+    at[n++] = '\n';
+    return n;
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
     char line[24];
-    size_t n = 1 + rlock__digits(line + 1, count);
-    line[0] = kind;
-    line[n++] = '\r';
-    line[n++] = '\n';
-    rlock__put(redis, line, n);
+    rlock__put(redis, line, rlock__head_text(line, kind, count));
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
@@ -141,9 +152,13 @@ RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t argum
 }
 
 static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len) {
-    rlock__put_count(redis, '$', len);
-    rlock__put(redis, bytes, len);
-    rlock__put(redis, "\r\n", 2);
+    char *at = rlock__put_at(redis, len + 26);
+    if (at) {
+        size_t n = rlock__head_text(at, '$', len);
+        memcpy(at + n, bytes, len);
+        memcpy(at + n + len, "\r\n", 3);
+        redis->length += n + len + 2;
+    }
 }
 
 static void rlock__put_text(rlock__redis *redis, const char *text) {

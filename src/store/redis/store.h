@@ -383,16 +383,17 @@ static void rlock__conn_flush(rlock__conn *conn) {
 static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
-    int64_t now_us;
+    int64_t now_us = 0;
 #if RLOCK__HAS_REPLICAS
     if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
     }
 #endif
-    queue = rlock__redis_next(redis);
-    now_us = queue ? rlock_client_clock_us(redis->client) : 0; /* callbacks may have taken long */
     while (rlock__conn_usable(&redis->commands) && redis->bytes < RLOCK__WINDOW &&
            (queue = rlock__redis_next(redis)) != NULL) {
+        if (!now_us) { /* callbacks may have taken long */
+            now_us = rlock_client_clock_us(redis->client);
+        }
         rlock__queue_send(redis, queue, now_us);
     }
 #if RLOCK__HAS_REPLICAS
