@@ -1616,7 +1616,9 @@ static size_t rlock__secret_at(const rlock__secret *secret, const char *text, co
         if (!its[n] && !hidden) {
             hidden = !(at > text && rlock__alnum(at[-1])) && !rlock__alnum(at[n]);
         } else if (!at[n] && n >= RLOCK__SECRET_ALONE) {
-            hidden = hidden || (size_t)(at + n - text) >= RLOCK__SECRET_CUT;
+            if ((size_t)(at + n - text) >= RLOCK__SECRET_CUT) {
+                hidden = true;
+            }
         }
         most = hidden && n > most ? n : most;
     }
@@ -5697,8 +5699,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last =
             RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
-        redis->notify_refused = redis->notify_refused || refused;
-        redis->push_refused = redis->push_refused || (refused && !last);
+        if (refused) {
+            redis->notify_refused = true;
+        }
+        if (refused && !last) {
+            redis->push_refused = true;
+        }
         redis->subscribed = redis->notifying = redis->tracked = false;
         redis->sharded = conn->shard = false;
 #if RLOCK__HAS_REPLICAS
@@ -7764,7 +7770,9 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
         reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
-    redis->served = redis->served || !error;
+    if (!error) {
+        redis->served = true;
+    }
     if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
@@ -8486,18 +8494,24 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     int32_t value;
     url->seen |= 1u << i;
     if (row->type == RLOCK__TEXT) {
-        again = again || *field;
+        if (*field) {
+            again = true;
+        }
         *field = text;
     } else if (row->type == RLOCK__WIRE) {
         value = strcmp(text, "redisson") == 0;
         if (!value && strcmp(text, "string") != 0) {
             return " is not string or redisson";
         }
-        again = again || config->wire;
+        if (config->wire) {
+            again = true;
+        }
         config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     } else if (row->type == RLOCK__YES_NO) {
         bool *flag = row->at ? (bool *)(void *)((char *)config + row->at) : &url->sentinel_tls;
-        again = again || (row->at && *flag);
+        if (row->at && *flag) {
+            again = true;
+        }
         *flag = strcmp(text, "yes") == 0;
         if (!*flag && strcmp(text, "no") != 0) {
             return " is not yes or no";
@@ -8507,7 +8521,9 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         if (wrong) {
             return wrong;
         }
-        again = again || rlock__number(config, row);
+        if (rlock__number(config, row)) {
+            again = true;
+        }
         rlock__set_number(config, row, value);
     }
     return again ? " is set twice, here or as a field" : NULL;
@@ -8702,7 +8718,9 @@ static bool rlock__url_other(char *text) {
     bool other = false;
     int i;
     for (i = 0; i < 5; i++) {
-        other = other || rlock__after(text, words[i]);
+        if (rlock__after(text, words[i])) {
+            other = true;
+        }
     }
     return other;
 }
@@ -9193,9 +9211,13 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
     bool busy = redis && redis->commands.outstanding;
     int i;
-    busy = busy || (redis && rlock__conn_lookup(&redis->commands, NULL));
+    if (redis && rlock__conn_lookup(&redis->commands, NULL)) {
+        busy = true;
+    }
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
-        busy = busy || !rlock__list_empty(&redis->queues[i]);
+        if (!rlock__list_empty(&redis->queues[i])) {
+            busy = true;
+        }
     }
     return busy || (redis && rlock__redis_owes(redis));
 }
@@ -9337,8 +9359,9 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
         if (to) {
             to->slots++;
             to->gains = true;
-            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP ||
-                        cluster->config.replicas; /* those of the new node may be late */
+            if (!from || from->where != RLOCK__PEER_UP || cluster->config.replicas) {
+                to->joins = true; /* the replicas of the new node may be late */
+            }
         }
         cluster->map[slot] = to ? to->number : 0;
         rlock__bit_set(cluster->changed, slot);
@@ -9440,7 +9463,9 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
         if (peer && peer->gains) {
             rlock__peer_gains(peer);
         }
-        down = down || (peer && peer->slots && peer->where == RLOCK__PEER_DOWN);
+        if (peer && peer->slots && peer->where == RLOCK__PEER_DOWN) {
+            down = true;
+        }
     }
     cluster->barren = false;
     /* Somebody else may have its slots soon; or a node said MOVED after the question had left. */
@@ -10411,9 +10436,13 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
-                        vote->server->where != RLOCK__SERVER_DOWN);
+        if (vote->has != RLOCK__NOT_THERE || vote->request.out) {
+            left = true;
+        }
+        if (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
+            vote->server->where != RLOCK__SERVER_DOWN) {
+            idle = true;
+        }
     }
     council->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
@@ -10824,7 +10853,9 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
-        vote->spent = vote->spent || answer->spent;
+        if (answer->spent) {
+            vote->spent = true;
+        }
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
@@ -11061,7 +11092,9 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
         rlock__ballot_give_back(ballot);
     }
     for (i = 0; i < council->count; i++) {
-        maybe = maybe || ballot->votes[i].has != RLOCK__NOT_THERE;
+        if (ballot->votes[i].has != RLOCK__NOT_THERE) {
+            maybe = true;
+        }
     }
     rlock__ballot_tend(ballot);
     return maybe;
@@ -12027,8 +12060,12 @@ static void rlock__claim_recall(rlock__claim *claim) {
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
         RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
-        claim->exists = claim->exists || maybe;
-        claim->cut = claim->cut || (maybe && work->request.op == RLOCK_OP_RENEW);
+        if (maybe) {
+            claim->exists = true;
+        }
+        if (maybe && work->request.op == RLOCK_OP_RENEW) {
+            claim->cut = true;
+        }
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);
@@ -13286,7 +13323,9 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists && !answer->sure;
+    if (answer->sure) {
+        claim->exists = false;
+    }
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->waiters->taken = true;
@@ -13322,7 +13361,9 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
+    if (rlock__may_exist(answer) || answer->spent) {
+        claim->exists = true;
+    }
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
     if (verdict != RLOCK__RETRY) {
@@ -13501,7 +13542,9 @@ static void rlock__holding_due(rlock__claim *claim) {
     bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        check = check || (claim->lock->gate->pushing && !rlock__heard(claim));
+        if (claim->lock->gate->pushing && !rlock__heard(claim)) {
+            check = true;
+        }
         claim->registered = true;
         rlock__gate_track(claim->lock->gate);
     }
@@ -13563,7 +13606,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__lock_show(claim->lock, claim->until_us);
     }
     if (renewal && renewal->sent) {
-        claim->lock->renews = claim->lock->renews || renewal->watchdog;
+        if (renewal->watchdog) {
+            claim->lock->renews = true;
+        }
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {
@@ -14273,7 +14318,9 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
-    client->up = client->up && part;
+    if (!part) {
+        client->up = false;
+    }
     if (!client->up) {
         client->fault = fault;
         rlock__set_text(client, &client->fault_text, text);
@@ -15440,4 +15487,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 75c985695600efa4 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 3ee585b04d32952d */

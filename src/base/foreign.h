@@ -37,7 +37,9 @@ static size_t rlock__secret_at(const rlock__secret *secret, const char *text, co
         if (!its[n] && !hidden) {
             hidden = !(at > text && rlock__alnum(at[-1])) && !rlock__alnum(at[n]);
         } else if (!at[n] && n >= RLOCK__SECRET_ALONE) {
-            hidden = hidden || (size_t)(at + n - text) >= RLOCK__SECRET_CUT;
+            if ((size_t)(at + n - text) >= RLOCK__SECRET_CUT) {
+                hidden = true;
+            }
         }
         most = hidden && n > most ? n : most;
     }

@@ -510,8 +510,12 @@ static void rlock__claim_recall(rlock__claim *claim) {
     if (work) {
         bool maybe = client->store->forget(client->store_state, &work->request);
         RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
-        claim->exists = claim->exists || maybe;
-        claim->cut = claim->cut || (maybe && work->request.op == RLOCK_OP_RENEW);
+        if (maybe) {
+            claim->exists = true;
+        }
+        if (maybe && work->request.op == RLOCK_OP_RENEW) {
+            claim->cut = true;
+        }
         claim->note = work->request.store.note;
         claim->work = NULL;
         rlock__work_put(client, work);

@@ -127,7 +127,9 @@ static void rlock__store_down(void *owner, const rlock_part *part, rlock_fault f
     memset(&why, 0, sizeof why);
     why.fault = fault;
     why.text = text;
-    client->up = client->up && part;
+    if (!part) {
+        client->up = false;
+    }
     if (!client->up) {
         client->fault = fault;
         rlock__set_text(client, &client->fault_text, text);

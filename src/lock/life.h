@@ -385,7 +385,9 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists && !answer->sure;
+    if (answer->sure) {
+        claim->exists = false;
+    }
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->waiters->taken = true;
@@ -421,7 +423,9 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    claim->exists = claim->exists || rlock__may_exist(answer) || answer->spent;
+    if (rlock__may_exist(answer) || answer->spent) {
+        claim->exists = true;
+    }
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
     if (verdict != RLOCK__RETRY) {
@@ -600,7 +604,9 @@ static void rlock__holding_due(rlock__claim *claim) {
     bool check = claim->again || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
-        check = check || (claim->lock->gate->pushing && !rlock__heard(claim));
+        if (claim->lock->gate->pushing && !rlock__heard(claim)) {
+            check = true;
+        }
         claim->registered = true;
         rlock__gate_track(claim->lock->gate);
     }
@@ -662,7 +668,9 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         rlock__lock_show(claim->lock, claim->until_us);
     }
     if (renewal && renewal->sent) {
-        claim->lock->renews = claim->lock->renews || renewal->watchdog;
+        if (renewal->watchdog) {
+            claim->lock->renews = true;
+        }
         rlock__op_event(renewal, RLOCK_OK, NULL);
     }
     if (claim->registered) {

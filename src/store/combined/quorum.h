@@ -255,9 +255,13 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     int i;
     for (i = 0; i < council->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
-        left = left || vote->has != RLOCK__NOT_THERE || vote->request.out;
-        idle = idle || (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
-                        vote->server->where != RLOCK__SERVER_DOWN);
+        if (vote->has != RLOCK__NOT_THERE || vote->request.out) {
+            left = true;
+        }
+        if (vote->has != RLOCK__NOT_THERE && !vote->request.out &&
+            vote->server->where != RLOCK__SERVER_DOWN) {
+            idle = true;
+        }
     }
     council->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
@@ -668,7 +672,9 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
         vote->fault = (uint8_t)answer->fault;
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
-        vote->spent = vote->spent || answer->spent;
+        if (answer->spent) {
+            vote->spent = true;
+        }
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
@@ -905,7 +911,9 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
         rlock__ballot_give_back(ballot);
     }
     for (i = 0; i < council->count; i++) {
-        maybe = maybe || ballot->votes[i].has != RLOCK__NOT_THERE;
+        if (ballot->votes[i].has != RLOCK__NOT_THERE) {
+            maybe = true;
+        }
     }
     rlock__ballot_tend(ballot);
     return maybe;

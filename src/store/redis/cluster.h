@@ -277,9 +277,13 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     const rlock__redis *redis = peer->redis;
     bool busy = redis && redis->commands.outstanding;
     int i;
-    busy = busy || (redis && rlock__conn_lookup(&redis->commands, NULL));
+    if (redis && rlock__conn_lookup(&redis->commands, NULL)) {
+        busy = true;
+    }
     for (i = 0; redis && i < RLOCK__QUEUES; i++) {
-        busy = busy || !rlock__list_empty(&redis->queues[i]);
+        if (!rlock__list_empty(&redis->queues[i])) {
+            busy = true;
+        }
     }
     return busy || (redis && rlock__redis_owes(redis));
 }
@@ -421,8 +425,9 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
         if (to) {
             to->slots++;
             to->gains = true;
-            to->joins = to->joins || !from || from->where != RLOCK__PEER_UP ||
-                        cluster->config.replicas; /* those of the new node may be late */
+            if (!from || from->where != RLOCK__PEER_UP || cluster->config.replicas) {
+                to->joins = true; /* the replicas of the new node may be late */
+            }
         }
         cluster->map[slot] = to ? to->number : 0;
         rlock__bit_set(cluster->changed, slot);
@@ -524,7 +529,9 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
         if (peer && peer->gains) {
             rlock__peer_gains(peer);
         }
-        down = down || (peer && peer->slots && peer->where == RLOCK__PEER_DOWN);
+        if (peer && peer->slots && peer->where == RLOCK__PEER_DOWN) {
+            down = true;
+        }
     }
     cluster->barren = false;
     /* Somebody else may have its slots soon; or a node said MOVED after the question had left. */

@@ -504,8 +504,12 @@ static void rlock__conn_bury(rlock__conn *conn) {
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last =
             RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
-        redis->notify_refused = redis->notify_refused || refused;
-        redis->push_refused = redis->push_refused || (refused && !last);
+        if (refused) {
+            redis->notify_refused = true;
+        }
+        if (refused && !last) {
+            redis->push_refused = true;
+        }
         redis->subscribed = redis->notifying = redis->tracked = false;
         redis->sharded = conn->shard = false;
 #if RLOCK__HAS_REPLICAS

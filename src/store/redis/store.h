@@ -151,7 +151,9 @@ static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
         reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
     bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     int64_t now_us = rlock_client_now_us(redis->client);
-    redis->served = redis->served || !error;
+    if (!error) {
+        redis->served = true;
+    }
     if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }

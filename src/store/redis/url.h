@@ -93,18 +93,24 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     int32_t value;
     url->seen |= 1u << i;
     if (row->type == RLOCK__TEXT) {
-        again = again || *field;
+        if (*field) {
+            again = true;
+        }
         *field = text;
     } else if (row->type == RLOCK__WIRE) {
         value = strcmp(text, "redisson") == 0;
         if (!value && strcmp(text, "string") != 0) {
             return " is not string or redisson";
         }
-        again = again || config->wire;
+        if (config->wire) {
+            again = true;
+        }
         config->wire = value ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     } else if (row->type == RLOCK__YES_NO) {
         bool *flag = row->at ? (bool *)(void *)((char *)config + row->at) : &url->sentinel_tls;
-        again = again || (row->at && *flag);
+        if (row->at && *flag) {
+            again = true;
+        }
         *flag = strcmp(text, "yes") == 0;
         if (!*flag && strcmp(text, "no") != 0) {
             return " is not yes or no";
@@ -114,7 +120,9 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         if (wrong) {
             return wrong;
         }
-        again = again || rlock__number(config, row);
+        if (rlock__number(config, row)) {
+            again = true;
+        }
         rlock__set_number(config, row, value);
     }
     return again ? " is set twice, here or as a field" : NULL;
@@ -309,7 +317,9 @@ static bool rlock__url_other(char *text) {
     bool other = false;
     int i;
     for (i = 0; i < 5; i++) {
-        other = other || rlock__after(text, words[i]);
+        if (rlock__after(text, words[i])) {
+            other = true;
+        }
     }
     return other;
 }
