@@ -10283,6 +10283,7 @@ typedef struct rlock__vote { /* what one server knows of a token */
     int64_t left_ms;           /* of another's lease */
     int64_t over_us;           /* when nothing of ours can come any more; 0 = not known yet */
     int64_t not_before_us;     /* when it may be won back */
+    int64_t cut_ms; /* a renewal may come late, and cut a longer lease to this; 0 = none */
     rlock_request request;
 } rlock__vote;
 
@@ -10326,6 +10327,15 @@ RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
 }
 
+/* A renewal of this vote may be executed late, and cut a longer lease to the longest one that was
+ * asked for by then: no longer one is asked for with this token, nor counted. */
+static void rlock__vote_comes_late(rlock__vote *vote) {
+    const rlock_request *ask = &vote->request;
+    if (ask->lease_ms && (!vote->cut_ms || ask->longest_ms < vote->cut_ms)) {
+        vote->cut_ms = ask->longest_ms;
+    }
+}
+
 /* Takes back what is out; what may have been sent may have happened. */
 static void rlock__vote_recall(rlock__vote *vote) {
     const rlock__server *server = vote->server;
@@ -10334,6 +10344,9 @@ static void rlock__vote_recall(rlock__vote *vote) {
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE) {
         vote->has = vote->has == RLOCK__NOT_THERE ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         vote->spent = server->council->gives_back; /* no acquire leaves with a spent token */
+    }
+    if (maybe && vote->request.op == RLOCK_OP_RENEW) {
+        rlock__vote_comes_late(vote);
     }
 }
 
@@ -10344,21 +10357,26 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
     RLOCK_ASSERT(!vote->request.out);
     flags |= round ? round->flags & RLOCK_REQUEST_TRACK : 0u;
-    ask->op = op;
-    ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
-    ask->lease_ms = lease_ms;
-    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
-    if (lease_ms > ballot->longest_ms) {
-        ballot->longest_ms = lease_ms;
-    }
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
+        vote->cut_ms = 0;
         ask->store.note = 0;
         ask->token = ++vote->server->council->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
     }
+    if (vote->cut_ms) {
+        lease_ms = rlock__min(lease_ms, vote->cut_ms);
+    }
+    if (lease_ms > ballot->longest_ms) {
+        ballot->longest_ms = lease_ms;
+    }
+    ask->op = op;
+    ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    ask->lease_ms = lease_ms;
+    ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
@@ -10855,6 +10873,9 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         vote->has = maybe && !vote->has ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
         if (answer->spent) {
             vote->spent = true;
+        }
+        if (hold && !release && !answer->undone && answer->fault != RLOCK_FAULT_DOWN) {
+            rlock__vote_comes_late(vote);
         }
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
@@ -15487,4 +15508,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 3ee585b04d32952d */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1684f16089e672dd */

@@ -808,6 +808,49 @@ static void shorter_renewal_counts_no_vote_longer_than_it_is(void **state) {
     SAME(rlock_remaining_ms(owner->lock), validity_ms(1000));
 }
 
+/* A clock that was set back makes a vote longer: each renewal says to what it may be cut. */
+static void renewal_says_how_long_a_vote_may_last(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    SAME(owner_renew(owner, LEASE_MS / 2), RLOCK_OK);
+    for (i = 0; i < SERVERS; i++) {
+        SAME(scripted_need(&servers[i], RLOCK_OP_RENEW)->lease_ms, LEASE_MS / 2);
+        SAME(scripted_need(&servers[i], RLOCK_OP_RENEW)->longest_ms, LEASE_MS);
+    }
+    reply(RLOCK_OP_RENEW, 0, SERVERS, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+}
+
+/* A renewal that one server did not answer may be executed there behind one for longer, and cut
+ * that: so this vote is asked for no longer than it may be left, nor counted for longer. */
+static void vote_may_be_renewed_late(bool answered) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    SAME(owner_renew(owner, LEASE_MS), RLOCK_OK);
+    if (answered) {
+        reply(RLOCK_OP_RENEW, 0, 1, unknown());
+    }
+    reply(RLOCK_OP_RENEW, 1, SERVERS - 1, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 1);
+    SAME(owner_renew(owner, 6 * LEASE_MS), RLOCK_OK);
+    SAME(scripted_need(&servers[0], RLOCK_OP_RENEW)->lease_ms, LEASE_MS);
+    SAME(scripted_need(&servers[1], RLOCK_OP_RENEW)->lease_ms, 6 * LEASE_MS);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 2);
+    SAME(rlock_remaining_ms(owner->lock), validity_ms(LEASE_MS));
+}
+
+static void vote_whose_renewal_may_come_late_lasts_no_longer(void **state) {
+    (void)state;
+    vote_may_be_renewed_late(true);
+}
+
+/* ... nor where it is still out when the next one begins. */
+static void vote_whose_renewal_is_taken_back_lasts_no_longer(void **state) {
+    (void)state;
+    vote_may_be_renewed_late(false);
+}
+
 /* A vote whose release is under way does not stand, although nobody has heard of its end. */
 static void vote_that_is_being_given_back_saves_no_hold(void **state) {
     struct owner *owner = handle("key");
@@ -1535,6 +1578,9 @@ int main(int argc, char **argv) {
         CASE(server_that_comes_back_is_renewed_and_won_back),
         CASE(votes_lost_one_by_one_behind_are_seen),
         CASE(shorter_renewal_counts_no_vote_longer_than_it_is),
+        CASE(renewal_says_how_long_a_vote_may_last),
+        CASE(vote_whose_renewal_may_come_late_lasts_no_longer),
+        CASE(vote_whose_renewal_is_taken_back_lasts_no_longer),
         CASE(vote_that_is_being_given_back_saves_no_hold),
         CASE(vote_whose_lease_ran_out_saves_no_hold),
         CASE(no_vote_is_won_back_where_no_majority_stands),
