@@ -252,8 +252,8 @@ RLOCK_API void rlock_client_report(const rlock_client *client, const struct rloc
 
 /* Names a secret, as a password: from then on it is shown as *** in every line of the log, in every
  * event and report of this client. Of what a store gives for these the library shows 255 bytes at
- * most, and \xNN for a control byte. Call it before the secret is used. It is copied, and kept as
- * long as the client; one that is kept already, NULL and "" change nothing.
+ * most, and \xNN for each byte that is no plain text. Call it before the secret is used. It is
+ * copied, and kept as long as the client; one that is kept already, NULL and "" change nothing.
  * Errors: RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
 
