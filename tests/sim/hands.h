@@ -89,6 +89,11 @@ static inline void hand_accept(struct hand *hand, rlock_event_kind kind, int sta
     }
 }
 
+static inline void hand_asks_for(const struct hand *hand, int64_t lease_ms) {
+    struct actor *actor = hand->actor;
+    actor->longest_ms = lease_ms > actor->longest_ms ? lease_ms : actor->longest_ms;
+}
+
 static inline void on_acquired(rlock *lock, const rlock_event *event, void *user);
 static inline void on_renewed(rlock *lock, const rlock_event *event, void *user);
 static inline void on_released(rlock *lock, const rlock_event *event, void *user);
@@ -115,6 +120,7 @@ static inline int hand_acquire(struct hand *hand, int64_t wait_ms, int64_t lease
         hand->ends_us = hand_ends_us(hand, wait_ms);
         seen.followed += state == RLOCK__RELEASING_STATE;
         *(state == RLOCK__RELEASING_STATE ? &hand->once_next : &hand->once) = wait_ms == 0;
+        hand_asks_for(hand, lease);
         hand->longest_ms = hand->holds && hand->longest_ms > lease ? hand->longest_ms : lease;
     }
     return status;
@@ -129,6 +135,7 @@ static inline int hand_renew(struct hand *hand, int64_t lease_ms) {
     hand_accept(hand, RLOCK_RENEWED, status);
     if (status == RLOCK_OK && lease_ms > hand->longest_ms) {
         hand->longest_ms = lease_ms;
+        hand_asks_for(hand, lease_ms);
     }
     return status;
 }
@@ -269,9 +276,11 @@ static inline bool hands_exclude(const struct hand *one, const struct hand *othe
     return one->kind != RLOCK_KIND_READ || other->kind != RLOCK_KIND_READ;
 }
 
-/* Two primaries count apart, and the oracle does not see in which order an old one granted. */
+/* Two primaries count apart, and the oracle does not see in which order an old one granted. A fence
+ * counter that was lost goes on from the clock, which may have been set back. */
 static inline bool fences_apart(const struct token *one, const struct token *other) {
-    return (sim.primary != NULL || sim.cluster.on) && (one->is_void || other->is_void);
+    return (sim.primary != NULL || sim.cluster.on || oracle.set_back) &&
+           (one->is_void || other->is_void);
 }
 
 /* Whether every replica has what is claimed with this token: a new primary is no excuse. */
@@ -356,7 +365,8 @@ static inline bool oracle_handed_on(struct hand *hand, uint64_t fence) {
         oracle_handed_enough(hand);
     }
     token->renewed = false;
-    if (fence != 0 ? fence <= token->fence : token->fence != 0) {
+    if ((fence != 0 ? fence <= token->fence : token->fence != 0) &&
+        !(oracle.set_back && token->is_void)) {
         sim_failed("hand %d: a fence of %llu was handed on, it is %llu now", hand->number,
                    (unsigned long long)token->fence, (unsigned long long)fence);
     }
@@ -475,22 +485,27 @@ static inline void oracle_fenced(const struct hand *hand, const struct token *la
 }
 
 /* A fence of a queued kind was the counter's value, at the word of this client, and for this hold
- * alone. A hold that lasts longer than it asks for when it is granted again changes nothing at the
- * server but the counter: so its fence tells when that was. */
+ * alone: the same number comes twice only where the counter was lost and the clock set back. A hold
+ * that lasts longer than it asks for when it is granted again changes nothing at the server but the
+ * counter: so its fence tells when that was. */
 static inline void oracle_fence_known(struct hand *hand) {
     struct slot *slot = hand->slot;
     struct token *token = hand->token;
-    struct fence *fence = slot->fences;
-    unsigned i = 0;
-    while (i < SIM_FENCES && slot->fences[i].value != token->fence) {
-        i++;
+    struct fence *fence = NULL;
+    bool others = false;
+    unsigned i;
+    for (i = 0; i < SIM_FENCES; i++) {
+        struct fence *one = &slot->fences[i];
+        bool is_for = !one->used && strcmp(one->client_id, hand->actor->id) == 0;
+        if (one->value == token->fence && is_for) {
+            fence = one;
+        }
+        others = others || one->value == token->fence;
     }
-    fence += i;
-    if (i == SIM_FENCES ? slot->fence_count < SIM_FENCES
-                        : fence->used || strcmp(fence->client_id, hand->actor->id) != 0) {
+    if (fence == NULL && (others || slot->fence_count < SIM_FENCES)) {
         sim_failed("hand %d: its fence is another's", hand->number);
     }
-    if (i < SIM_FENCES) {
+    if (fence != NULL) {
         fence->used = true;
         if (token->ordered < fence->script && token->ends_ms > fence->at_ms) {
             token->hold_order = fence->order;
@@ -1077,7 +1092,7 @@ static inline void oracle_begin(void) {
     oracle.question_count = 0;
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
-    oracle.deceived = oracle.refusing = oracle.council = oracle.moved = false;
+    oracle.deceived = oracle.refusing = oracle.council = oracle.moved = oracle.set_back = false;
     oracle.forgot_us = oracle.named_us = oracle.fault_us = 0;
     oracle.quarantine_ms = oracle.lawless_us = 0;
     oracle.replicas = 0;
@@ -1147,6 +1162,7 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
     actor->process = process;
     actor->server = server;
     actor->command_timeout_ms = actor->client->command_timeout_ms;
+    actor->longest_ms = actor->client->watchdog_lease_ms;
     actor->wire = config.wire;
     actor->handovers = config.handovers == 0 ? 256 : config.handovers < 0 ? 0 : config.handovers;
     memcpy(actor->id, rlock_client_id(actor->client), sizeof actor->id);

@@ -60,6 +60,7 @@ struct token { /* a value that was seen at a key */
     bool old_only;       /* ... since only the old one had it when they parted */
     bool stays; /* its client may have given it back to an old primary, or been told by a replica
                             that it is gone */
+    int64_t back_us; /* by so much the server's clock was set back since it came */
 
     /* Of a queued kind; next_...: as the server has it now, while the two are compared. */
     char sort; /* what belongs together on one key: f, w or s */
@@ -131,6 +132,7 @@ struct actor { /* a client */
     char id[37];
     int64_t command_timeout_ms;
     int64_t calls;
+    int64_t longest_ms; /* of the leases that were asked for */
     rlock_wire wire;
     int handovers;            /* how often a hold may be handed on */
     bool closing, done, gone; /* shutdown was called, has called back; it was freed */
@@ -210,6 +212,7 @@ static struct {
     bool blind;     /* the locks are in a store that cannot be read from outside */
     bool deceived;  /* servers lie: holds may overlap, and fences fall */
     bool council;   /* the servers are one quorum */
+    bool set_back; /* a server's clock was: where a fence counter is lost, it carries on no order */
     bool moved; /* the primary changed, or a replica is asked: an answer may be another machine's */
     int64_t
         quarantine_ms;   /* of all clients: what a server forgets is granted to nobody; 0 = none */
@@ -260,6 +263,7 @@ static struct {                         /* of all worlds */
     uint64_t clusters, moved, asks;     /* worlds with a cluster; what its nodes said: ... */
     uint64_t again, arrived, replaced;  /* ... TRYAGAIN; slots that moved; nodes replaced */
     uint64_t synced, unsynced, saved;   /* worlds with WAIT; those with too few; holds promoted */
+    uint64_t cut;                       /* renewals of what a clock set back made longer */
 } seen;
 
 /* ------------------------------------------------------------------------------------------------
@@ -482,6 +486,30 @@ static inline void oracle_fence_touched(struct slot *slot, const struct sim_line
     }
 }
 
+/* Whether a renewal may cut a time to live to this: only that which a clock set back made longer,
+ * and not below the longest lease that is known to be claimed. */
+static inline bool oracle_cuts(const struct slot *slot, const struct token *token, int64_t end_ms) {
+    return slot->server->back_us > 0 && sim_renews(slot->server) &&
+           end_ms >= slot_now_ms(slot) + token->longest_ms;
+}
+
+/* What is renewed ends within the longest lease that its client ever asked for, whatever the clock
+ * of the server did before. The end of a queued hold is another one each time. */
+static inline void oracle_renews(const struct slot *slot, const struct sim_line *by,
+                                 struct token *token, int64_t end_ms) {
+    const struct actor *actor = oracle_actor(by);
+    if (actor == NULL || !sim_renews(slot->server)) {
+        return;
+    }
+    if (end_ms > slot_now_ms(slot) + actor->longest_ms + slot_queued(slot)) {
+        sim_failed("a renewal leaves %s to %s for %lld ms, who asked for %lld at most", slot->key,
+                   token->text, (long long)(end_ms - slot_now_ms(slot)),
+                   (long long)actor->longest_ms);
+    }
+    seen.cut += token->back_us > 0;
+    token->back_us = 0;
+}
+
 /* A mutex was changed: who may do that, and to what? */
 static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) {
     struct token *before = slot->there;
@@ -498,8 +526,11 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
     if (by != NULL && before != NULL && !oracle_owns(by, before) && !force) {
         sim_failed("%s changes key %s, which is %s's", by->client_id, slot->key, before->text);
     }
+    if (by != NULL && same && before != NULL && oracle_owns(by, before)) {
+        oracle_renews(slot, by, before, (expires_us - 1) / 1000);
+    }
     if (by != NULL && same && before != NULL && slot->expires_us >= 0 &&
-        expires_us < slot->expires_us) {
+        expires_us < slot->expires_us && !oracle_cuts(slot, before, (expires_us - 1) / 1000)) {
         sim_failed("the time of %s is shortened by %lld us", slot->key,
                    (long long)(slot->expires_us - expires_us));
     }
@@ -739,6 +770,13 @@ static inline void queue_check_new(struct slot *slot, struct sim_line *by, struc
     seen.beside += used > permits;
 }
 
+/* An offer that had passed stands there until there is room for others. A clock that is set back
+ * lets it hold again; meanwhile its waiter has joined the line, is first there, and is offered a
+ * turn. */
+static inline bool queue_offers_anew(const struct slot *slot, const struct token *token) {
+    return token->back_us > 0 && token->offered && token->half && token == queue_head(slot);
+}
+
 static inline void queue_check_holder(struct slot *slot, struct sim_line *by, struct token *token) {
     int64_t now_ms = slot_now_ms(slot);
     bool was = token->ends_ms > now_ms, is = token->next_ms > now_ms;
@@ -757,6 +795,12 @@ static inline void queue_check_holder(struct slot *slot, struct sim_line *by, st
         }
     } else if (was && is && token->next_ms != token->ends_ms) {
         bool cut = token->next_ms >= now_ms + token->longest_ms; /* of an offer, or of a step */
+        if (own) {
+            oracle_renews(slot, by, token, token->next_ms);
+        } else if (queue_offers_anew(slot, token)) {
+            token->script = slot->script;
+            return;
+        }
         if (!own || (token->next_ms < token->ends_ms && token->script != slot->script && !cut)) {
             sim_failed("%s makes %s's hold of %s shorter or longer, by %lld ms", by->client_id,
                        token->text, slot->key, (long long)(token->next_ms - token->ends_ms));
@@ -1333,6 +1377,7 @@ static inline void queue_reread(struct slot *slot) {
         token->ends_ms = token->next_ms;
         token->place = token->next_place;
         token_void(token);
+        token->back_us = slot->server->back_us; /* perhaps it was saved before that */
         token->came_us = sim.now_us;
         if (token->ends_ms != 0 || token->place > 0) {
             slot->members[kept++] = token;
@@ -1352,6 +1397,9 @@ static inline void oracle_reread(struct sim_server *server) {
         if (slot->server == server) {
             slot->fence = 0;
             slot->odd_fence = fence_is_odd(slot);
+            if (oracle.set_back) {
+                slot->last = slot->last_read = NULL;
+            }
         }
         if (slot->server == server && slot_queued(slot)) {
             queue_reread(slot);
@@ -1360,9 +1408,34 @@ static inline void oracle_reread(struct sim_server *server) {
             slot->there = text[0] ? oracle_token(text) : NULL; /* from earlier: no new order */
             if (slot->there != NULL) {
                 token_void(slot->there);
+                slot->there->back_us = server->back_us; /* perhaps it was saved before that */
             }
         }
     }
+}
+
+/* The clock of a server was set back. What is there ends as much later, also what is nobody's any
+ * more: that is renewed by nobody. Where a fence counter was lost before, the next fence may be
+ * below the last. */
+static inline void oracle_set_back(const struct sim_server *server, int64_t by_us) {
+    int i, k;
+    for (i = 0; i < oracle.slot_count; i++) {
+        struct slot *slot = &oracle.slots[i];
+        if (slot->server != server) {
+            continue;
+        }
+        if (slot->there != NULL) {
+            slot->there->back_us += by_us;
+        }
+        for (k = 0; k < slot->member_count; k++) {
+            slot->members[k]->back_us += by_us;
+        }
+        queue_count(slot); /* who was dead may hold again */
+        if (slot->fence == 0) {
+            slot->last = slot->last_read = NULL;
+        }
+    }
+    oracle.set_back = true;
 }
 
 /* Whether clients may know that a server grants nothing yet: its marker is that of another process

@@ -528,6 +528,7 @@ static inline void model__run_script(struct model_request *r, const struct model
     m->inner.db = r->peer->db;
     m->declared = r->argv + 3;
     m->declared_count = keys;
+    m->script = script->item.name;
     lua_pushlightuserdata(lua, m);
     lua_pushcclosure(lua, model__lua_blame, 1);
     lua_rawgeti(lua, LUA_REGISTRYINDEX, script->function);
@@ -547,6 +548,7 @@ static inline void model__run_script(struct model_request *r, const struct model
         model__fail(r, error != NULL ? error : "ERR");
     }
     lua_settop(lua, 0);
+    m->script = NULL;
 }
 
 /* Returns the compiled script. Says the error and returns NULL if it cannot be compiled. */

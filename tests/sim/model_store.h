@@ -170,10 +170,11 @@ struct model {
     const struct model_arg *declared; /* the keys that the running script was given */
     int declared_count;
     lua_State *lua;
-    int depth;         /* calls under way */
-    bool script_wrote; /* from its first write on nothing may stop a script any more */
-    bool loud;         /* the reply is a push: CLIENT REPLY OFF does not hold it back */
-    char text[512];    /* an error that had to be put together */
+    int depth;          /* calls under way */
+    bool script_wrote;  /* from its first write on nothing may stop a script any more */
+    const char *script; /* the SHA-1 of the one that runs, not terminated; NULL = none does */
+    bool loud;          /* the reply is a push: CLIENT REPLY OFF does not hold it back */
+    char text[512];     /* an error that had to be put together */
 };
 
 struct model_request {

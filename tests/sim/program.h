@@ -16,6 +16,7 @@
 #define PROGRAM_LINE_US 30000000    /* the longest that a line is remembered */
 #define SWITCH_US 16000000          /* until a client that only listens leaves a replica ... */
 #define MOVE_US 6000000             /* ... to which nothing is copied; until it does where it is */
+#define PROGRAM_BACK_US 20000000    /* by so much the clock of a server is set back in all */
 #define QUARANTINED_LEASE_MS 1000   /* the longest lease where there is a quarantine, ... */
 #define QUARANTINED_AFTER_US 400000 /* ... how soon a primary is replaced there, ... */
 #define QUARANTINED_LIVE_US 1000000 /* ... and goes on after it is back or awake */
@@ -36,7 +37,8 @@ enum {
     ABOUT_KINDS = 512,     /* no faults: what can only be done where keys are of several kinds */
     ABOUT_MOVES = 1024,    /* only where the servers are one deployment ... */
     ABOUT_REPLICAS = 2048, /* ... and clients wait for its replicas */
-    ABOUT_SLOTS = 4096     /* only where the servers are one cluster */
+    ABOUT_SLOTS = 4096,    /* only where the servers are one cluster */
+    ABOUT_STEPS = 8192     /* only where each server has a clock of its own */
 };
 
 struct step {
@@ -747,6 +749,18 @@ static inline bool do_step_clock(struct sim_dice *dice) {
     return true;
 }
 
+/* ... back: what was granted lasts longer there, until it is renewed. */
+static inline bool do_set_back(struct sim_dice *dice) {
+    struct sim_server *server = some_server(dice);
+    int64_t by_us = 1 + sim_roll(dice, sim_one_in(dice, 2) ? PROGRAM_BACK_US : 1000000);
+    if (server->back_us + by_us > PROGRAM_BACK_US) {
+        return false;
+    }
+    sim_server_set_back(server, by_us);
+    oracle_set_back(server, by_us);
+    return true;
+}
+
 /* ---- a deployment, the primary of which changes ---- */
 
 static inline void move_named(void *object) {
@@ -1370,6 +1384,7 @@ static const struct act acts[] = {
     {"slot moved at once", ABOUT_SLOTS, 14, do_slot_at_once},
     {"slot moved key by key", ABOUT_SLOTS, 14, do_slot_by_keys},
     {"node replaced by another", ABOUT_SLOTS, 14, do_node_replaced},
+    {"server's clock set back", ABOUT_STEPS, 4, do_set_back},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -1836,6 +1851,13 @@ static inline void draw_council(void) {
     }
 }
 
+/* Whether clocks of servers may be set back. These faults came later than the others: only the seed
+ * says which programs have them, so that all others are what they were. */
+static inline bool program_has_steps(void) {
+    return sim_mix(program.seed ^ 0x6261636b) % 8 == 0 && program.tape == NULL && !program.quiet &&
+           !program.deployed && !program.clustered && !program.quarantined;
+}
+
 /* From the seed, or from the tape and then the seed. */
 static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size) {
     int i, servers, processes;
@@ -1874,6 +1896,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.families |= program.clustered && !program.quiet ? ABOUT_SLOTS : 0;
     program.families |= program.synced && !program.quiet ? ABOUT_REPLICAS : 0;
     program.families |= program.quarantined && !program.quiet ? ABOUT_DATA : 0;
+    program.families |= program_has_steps() ? ABOUT_STEPS : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);
@@ -1951,12 +1974,13 @@ static inline bool program_owned(const struct token *token) {
 }
 
 /* How long something of this token may be at a server when nobody holds any more. A replica that is
- * taken for the primary says of what it has not heard of yet that it is gone. */
+ * taken for the primary says of what it has not heard of yet that it is gone. What a clock that was
+ * set back keeps there after its lease is given back by nobody. */
 static inline int64_t program_clean_us(const struct token *token) {
-    return program_owned(token) && !token->is_void && !token->stays && !program.clustered &&
-                   !program_hides_replicas()
+    return program_owned(token) && !token->is_void && !token->stays && token->back_us == 0 &&
+                   !program.clustered && !program_hides_replicas()
                ? PROGRAM_CLEAN_US
-               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US;
+               : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US + token->back_us;
 }
 
 /* Whether this token holds a key, and no handle has anything to do with it. */
@@ -2082,6 +2106,9 @@ static inline void program_heal(void) {
             const char *words[] = {"DEL", slot->fence_key};
             slot->odd_fence = false;
             oracle_stranger(slot->server, 2, words);
+            if (oracle.set_back) { /* the next one comes from the clock */
+                slot->last = slot->last_read = NULL;
+            }
         }
     }
 }
@@ -2104,10 +2131,20 @@ static inline bool program_pending(void) {
     return false;
 }
 
+/* By so much what is held at a server may last longer than its lease. */
+static inline int64_t program_back_us(void) {
+    int64_t most_us = 0;
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        most_us = sim.servers[i].back_us > most_us ? sim.servers[i].back_us : most_us;
+    }
+    return most_us;
+}
+
 /* Everybody is served or told, within the longest lease and what it takes to connect again. */
 static inline void program_settle(void) {
-    int64_t until_us =
-        sim.now_us + program.most_lease_ms * 1100 + oracle.quarantine_ms * 1010 + 12000000;
+    int64_t until_us = sim.now_us + program.most_lease_ms * 1100 + oracle.quarantine_ms * 1010 +
+                       program_back_us() + 12000000;
     int i;
     for (i = 0; i < oracle.hand_count; i++) {
         let_go(&oracle.hands[i]);
@@ -2154,7 +2191,7 @@ static inline bool program_line_left(const struct slot *slot, int64_t begin_us) 
         int64_t since_us = token->came_us > begin_us ? token->came_us : begin_us;
         int64_t for_us = program_clean_us(token);
         if (program_place_stays(slot, token)) {
-            for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US;
+            for_us = PROGRAM_LINE_US + PROGRAM_CLEAN_US + token->back_us;
         } else if (token->place == 0 && token->ends_ms <= now_ms) {
             continue;
         }

@@ -152,10 +152,11 @@ static inline bool quorum_pauses(const struct hand *hand) {
     return (ballot && ballot->paused) || quorum_guarded(hand);
 }
 
-/* What stands there is of a client that lives, and so is given back, or becomes a hold. */
+/* What stands there is of a client that lives, and so is given back, or becomes a hold. A clock
+ * that was set back may keep it there when its client counts on its end. */
 static inline bool quorum_tended(const struct slot *slot) {
     int i;
-    for (i = 0; i < oracle.actor_count && !slot->there->is_void; i++) {
+    for (i = 0; i < oracle.actor_count && !slot->there->is_void && !slot->there->back_us; i++) {
         if (!oracle.actors[i].gone && strncmp(slot->there->text, oracle.actors[i].id, 36) == 0) {
             return true;
         }

@@ -414,6 +414,7 @@ static const struct {
     {"hold looked at after a promotion that it survives", &seen.saved},
     {"world with a quarantine", &seen.quarantines},
     {"hold whose server forgot it, in quarantine", &seen.guarded},
+    {"renewal of what a clock set back made longer", &seen.cut},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

@@ -203,10 +203,11 @@ struct sim_server { /* alone, or a machine of the one deployment */
     const char *password;      /* that it asks for; NULL = none */
     const char *always_denied; /* a command that its users may not run; NULL = none */
     int64_t paused_until_us;
-    bool stepped;   /* its clock was: it does not know since when it runs */
-    bool unkilling; /* for a while it did not say who a connection is, or did not end one */
-    bool down;      /* refuses connections */
-    bool cut;       /* nothing comes through: connects neither succeed nor fail */
+    bool stepped;    /* its clock was: it does not know since when it runs */
+    int64_t back_us; /* by so much its clock was set back, all in all */
+    bool unkilling;  /* for a while it did not say who a connection is, or did not end one */
+    bool down;       /* refuses connections */
+    bool cut;        /* nothing comes through: connects neither succeed nor fail */
 };
 
 struct sim_watched {
@@ -1591,6 +1592,30 @@ static inline void sim_server_switch(struct sim_server *server, uint64_t id) {
     model_follow(was, server->model);
     server->moved = !server->moved;
     sim_trace("server %d: its replica takes over", server->number);
+}
+
+/* The wall clock of a server is set back: all that ends by it ends as much later. */
+static inline void sim_server_set_back(struct sim_server *server, int64_t by_us) {
+    server->clock.base_us -= by_us;
+    server->back_us += by_us;
+    server->stepped = true;
+    sim_server_clock(server);
+    sim_trace("the clock of server %d is set back by %lld us", server->number, (long long)by_us);
+}
+
+/* Whether the script that runs at a server is one that renews. */
+static inline bool sim_renews(const struct sim_server *server) {
+    const char *running = server->model->script;
+    size_t row;
+    if (running == NULL) {
+        return false;
+    }
+    for (row = 0; row < sizeof rlock__scripts / sizeof *rlock__scripts; row++) {
+        if (memcmp(rlock__scripts[row][RLOCK_OP_RENEW], running, RLOCK__SHA) == 0) {
+            return true;
+        }
+    }
+    return memcmp(rlock__lua_string_renew_many, running, RLOCK__SHA) == 0;
 }
 
 /* ---- the machines of one deployment ---- */
