@@ -2229,7 +2229,8 @@ static int64_t rlock__due_us(const rlock_client *client) {
     return client->timers.count ? client->timers.items[1]->due_us : RLOCK__NEVER;
 }
 
-/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays, harmlessly. */
+/* Makes the loop's timer fire when the next thing is due. An earlier alarm stays, harmlessly. A
+ * child of fork() leaves the loop alone: no caller is one. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
     if (!client->armed_us) {
@@ -2486,7 +2487,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
     }
     timer->iteration = client->iteration;
     rlock__heap_set(&client->timers, timer, due_us < client->now_us ? client->now_us : due_us);
-    if (!client->depth && client->life != RLOCK__CLOSED) {
+    if (!client->depth && rlock__alive(client)) {
         rlock__arm(client); /* set from another client's entry */
     }
 }
@@ -2500,7 +2501,7 @@ void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
 void rlock_client_plans(rlock_client *client, bool more) {
     RLOCK_ASSERT(more || client->plans);
     client->plans += more ? 1 : UINT32_MAX;
-    if (!client->depth && client->life != RLOCK__CLOSED) {
+    if (!client->depth && rlock__alive(client)) {
         rlock__enter(client);
         rlock__leave(client);
     }
@@ -15508,4 +15509,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6a0fd7b6dd3d7a04 */
+/* tools/join makes this file of src/: edit that. Digest of all above: f21ac5f4b3cfbbb2 */
