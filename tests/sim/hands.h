@@ -406,9 +406,11 @@ static inline bool oracle_pauses(const struct slot *slot, const struct actor *ac
 
 /* Whether this client hears of it when a key changes. */
 static inline bool oracle_hears(const struct actor *actor) {
-    return oracle.council ? quorum_hears(actor)
-                          : actor->server->model->flavour != MODEL_REDIS_5 ||
-                                actor->wire == RLOCK_WIRE_REDISSON;
+    if (oracle.council) {
+        return quorum_hears(actor);
+    }
+    return !actor->server->proxied &&
+           (actor->server->model->flavour != MODEL_REDIS_5 || actor->wire == RLOCK_WIRE_REDISSON);
 }
 
 /* Whether this client has found its server: to resolve a name may take as long as many holds. */
@@ -1124,9 +1126,11 @@ static inline struct slot *slot_new(struct sim_server *server, const char *key) 
 /* NULL if there was no memory; `config` is filled in as far as the world needs it. */
 static inline struct actor *actor_new(struct sim_process *process, struct sim_server *server,
                                       rlock_config config, bool unix_socket) {
-    static const char *const sentinels[SIM_SENTINELS] = {
-        "10.0.0.11:26379", "10.0.0.11:26379,10.0.0.12:26380",
-        "10.0.0.11:26379,10.0.0.12:26380,10.0.0.13"};
+    static const char *const sentinels[2][SIM_SENTINELS] = {
+        {"10.0.0.11:26379", "10.0.0.11:26379,10.0.0.12:26380",
+         "10.0.0.11:26379,10.0.0.12:26380,10.0.0.13"},
+        {"sentinel-10:26379", "sentinel-10:26379,sentinel-11:26380",
+         "sentinel-10:26379,sentinel-11:26380,sentinel-12"}};
     struct actor *actor = &oracle.actors[oracle.actor_count];
     char path[16];
     int status;
@@ -1138,7 +1142,7 @@ static inline struct actor *actor_new(struct sim_process *process, struct sim_se
     if (sim.sentinel_count > 0) {
         config.port = 0;
         config.unix_path = NULL;
-        config.sentinels = sentinels[sim.sentinel_count - 1];
+        config.sentinels = sentinels[sim.sentinels_named][sim.sentinel_count - 1];
         config.sentinel_primary = "locks";
     } else if (sim.cluster.on) {
         config.port = 0;

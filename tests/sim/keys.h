@@ -256,6 +256,8 @@ static struct {                         /* of all worlds */
     uint64_t votes_lost, votes_back;    /* forgotten by their servers; given again */
     uint64_t thin, votes_overlaps;      /* holds that went on without a minority; overlaps */
     uint64_t forks;                     /* inside callbacks */
+    uint64_t proxied;                   /* servers behind a proxy */
+    uint64_t named;                     /* worlds whose Sentinels have names */
     uint64_t deployments, promoted;     /* worlds with replicas; primaries that changed, ... */
     uint64_t told_none, told_more;      /* names not found, and with several addresses */
     uint64_t tails, split, aside;       /* ... what was lost, ... went on; writes there */

@@ -349,8 +349,15 @@ static inline const char *model__state_refusal(const struct model *m, unsigned f
     return NULL;
 }
 
-/* Returns why a proxy in front of the server refuses a command; NULL if it does not. It says of all
- * commands with more than one key that these are in two slots. */
+/* Whether a proxy such as Envoy passes a command on: those that name their keys, and a few more. */
+static inline bool model__passes(const struct model_command *command) {
+    return command->keys != 0 || command->run == model__do_eval ||
+           command->run == model__do_evalsha || command->run == model__do_auth ||
+           command->run == model__do_ping || command->run == model__do_quit;
+}
+
+/* Returns why a proxy in front of the server refuses a command; NULL if it does not. It may say of
+ * all commands with more than one key that these are in two slots. */
 static inline const char *model__kept_out(struct model_request *r,
                                           const struct model_command *command) {
     struct model *m = r->m;
@@ -367,6 +374,9 @@ static inline const char *model__kept_out(struct model_request *r,
     }
     if (m->misfit != NULL && strcmp(command->name, m->misfit) == 0) {
         return model__text(m, "ERR wrong number of arguments for '%s' command", command->name);
+    }
+    if (m->proxied && !model__passes(command)) {
+        return model__text(m, "unsupported command '%.*s'", (int)r->argv[0].size, r->argv[0].at);
     }
     return m->sharded && keys > 1 ? "CROSSSLOT Keys in request don't hash to the same slot" : NULL;
 }

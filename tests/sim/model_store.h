@@ -130,6 +130,7 @@ struct model {
     const char *denied[MODEL_DENIED]; /* "publish", "client", "client|kill" ... */
     const char *renamed, *misfit;     /* not known by this name; taken with other arguments */
     bool sharded;                     /* keys of one command must be in one slot */
+    bool proxied;                     /* a proxy takes only commands with keys */
     /* Returns how many replicas have all that was written; -1: model_waited will tell, since there
      * are too few. NULL: there are none. */
     int64_t (*wait)(void *ctx, void *user, int64_t replicas, int64_t timeout_ms);

@@ -38,7 +38,8 @@ enum {
     ABOUT_MOVES = 1024,    /* only where the servers are one deployment ... */
     ABOUT_REPLICAS = 2048, /* ... and clients wait for its replicas */
     ABOUT_SLOTS = 4096,    /* only where the servers are one cluster */
-    ABOUT_STEPS = 8192     /* only where each server has a clock of its own */
+    ABOUT_STEPS = 8192,    /* only where each server has a clock of its own */
+    ABOUT_HANGS = 16384    /* only where Sentinels have names */
 };
 
 struct step {
@@ -490,6 +491,7 @@ static inline bool do_script_flush(struct sim_dice *dice) {
 static inline void heal_model(struct model *model, const struct sim_server *server) {
     model->oom = model->misconf = model->loading = model->masterdown = false;
     model->noreplicas = model->sharded = false;
+    model->proxied = server->proxied;
     model->renamed = model->misfit = NULL;
     model->password = server->password;
     memset(model->denied, 0, sizeof model->denied);
@@ -860,6 +862,24 @@ static inline bool do_sentinel_away(struct sim_dice *dice) {
         }
     }
     return sim.sentinel_count > 0;
+}
+
+/* The name of one of them is not answered for a while, or not before the end: the others say
+ * enough. */
+static inline bool do_name_hangs(struct sim_dice *dice) {
+    int64_t for_us = 1 + sim_roll(dice, sim_one_in(dice, 2) ? 3000000 : 200000000);
+    int one = (int)sim_roll(dice, SIM_SENTINELS);
+    if (sim.sentinel_count < 2 || sim.hung_until_us > sim.now_us) {
+        return false;
+    }
+    one %= sim.sentinel_count;
+    if (program.stubborn != NULL) { /* who knows better must be there */
+        one = program.stubborn->number - SIM_SENTINEL;
+    }
+    sim.hung = one;
+    sim.hung_until_us = sim.now_us + for_us;
+    sim_trace("the name of Sentinel %d hangs", SIM_SENTINEL + one);
+    return true;
 }
 
 /* Everything is as it should be, but for who looks and listens at the wrong place. */
@@ -1385,6 +1405,7 @@ static const struct act acts[] = {
     {"slot moved key by key", ABOUT_SLOTS, 14, do_slot_by_keys},
     {"node replaced by another", ABOUT_SLOTS, 14, do_node_replaced},
     {"server's clock set back", ABOUT_STEPS, 4, do_set_back},
+    {"name of a Sentinel hangs", ABOUT_HANGS, 8, do_name_hangs},
 };
 #define ACTS (sizeof acts / sizeof acts[0])
 
@@ -1637,6 +1658,11 @@ static inline void draw_clocks(void) {
     }
 }
 
+/* Whether Sentinels have names, one of which may hang. See program_has_steps. */
+static inline bool program_has_hangs(void) {
+    return sim_mix(program.seed ^ 0x68616e67) % 2 == 0 && program.deployed && !program.quiet;
+}
+
 /* What a server knows; half of them are of the kind that knows most. */
 static inline void draw_flavour(struct sim_server *server) {
     static const enum model_flavour flavours[] = {MODEL_REDIS_5,  MODEL_REDIS_6,  MODEL_REDIS_7,
@@ -1659,6 +1685,13 @@ static inline void draw_kind(struct slot *slot) {
     }
 }
 
+/* Whether a proxy stands before a server. */
+static inline bool program_has_proxy(const struct sim_server *server) {
+    return sim_mix(program.seed ^ 0x656e766f) % 8 == 0 && program.tape == NULL && !program.quiet &&
+           !program.deployed && !program.clustered && !program.quarantined &&
+           sim_mix(program.seed + (uint64_t)server->number) % 4 != 0;
+}
+
 static inline void draw_server(struct sim_server *server) {
     static const char *const denied[] = {"client|kill", "info", "command", "delifeq"};
     draw_flavour(server);
@@ -1670,6 +1703,11 @@ static inline void draw_server(struct sim_server *server) {
     }
     if (oracle.quarantine_ms != 0 && server->always_denied == denied[1]) {
         server->always_denied = NULL; /* nothing were granted at all */
+    }
+    server->proxied = program_has_proxy(server);
+    if (server->proxied) {
+        server->database = 0; /* SELECT is none of its commands */
+        seen.proxied++;
     }
     if (oracle.quarantine_ms != 0 && !server->follows && program.marked) {
         oracle_marks(server);
@@ -1756,6 +1794,8 @@ static inline void draw_deployment(void) {
         sim.announces = draw_one_in(2);
         sim.name.floating = false;
         sim_sentinels((int)(1 + draw(SIM_SENTINELS)), program.seed);
+        sim.sentinels_named = program_has_hangs();
+        seen.named += sim.sentinels_named;
         if (sim.sentinel_count > 1 && !program.quiet && draw_one_in(2)) {
             program.stubborn = &sim.sentinels[draw(sim.sentinel_count)];
         }
@@ -1897,6 +1937,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.families |= program.synced && !program.quiet ? ABOUT_REPLICAS : 0;
     program.families |= program.quarantined && !program.quiet ? ABOUT_DATA : 0;
     program.families |= program_has_steps() ? ABOUT_STEPS : 0;
+    program.families |= program_has_hangs() ? ABOUT_HANGS : 0;
     program.many = draw_one_in(4);
     program.rounds = !program.many && draw_one_in(3) ? 400 : 0;
     program.end_us = 1000000 + DRAW_OF(1000000, 2000000, 6000000, 20000000);

@@ -131,9 +131,11 @@ static inline void quorum_overlap(const struct hand *one, const struct hand *oth
 static inline bool quorum_hears(const struct actor *actor) {
     int i, count = 0;
     for (i = 0; i < sim.server_count; i++) {
-        count += sim.servers[i].model->flavour != MODEL_REDIS_5;
+        const struct sim_server *server = &sim.servers[i];
+        count += !server->proxied &&
+                 (server->model->flavour != MODEL_REDIS_5 || actor->wire == RLOCK_WIRE_REDISSON);
     }
-    return count >= quorum.need || actor->wire == RLOCK_WIRE_REDISSON;
+    return count >= quorum.need;
 }
 
 /* Whether the servers were in quarantine when this handle was answered last. In a quorum the end of

@@ -398,6 +398,7 @@ static const struct {
     {"fork inside a callback", &seen.forks},
     {"world of a primary and its replicas", &seen.deployments},
     {"name not found", &seen.told_none},
+    {"world whose Sentinels have names", &seen.named},
     {"name with several addresses", &seen.told_more},
     {"promotion", &seen.promoted},
     {"... while the old primary goes on", &seen.split},
@@ -415,6 +416,7 @@ static const struct {
     {"world with a quarantine", &seen.quarantines},
     {"hold whose server forgot it, in quarantine", &seen.guarded},
     {"renewal of what a clock set back made longer", &seen.cut},
+    {"server behind a proxy that takes few commands", &seen.proxied},
 };
 #define OF_KINDS (sizeof of_kinds / sizeof of_kinds[0])
 

@@ -48,7 +48,7 @@
 #define SIM_SLOTS_MOVED 8
 #define SIM_SENTINELS 3
 #define SIM_SENTINEL 10  /* where the first of them is */
-#define SIM_NAMES 3      /* that a client resolves at one time */
+#define SIM_NAMES 8      /* that a client resolves at one time */
 #define SIM_TURNS 500000 /* of one process, after which it is said to spin */
 
 __attribute__((noreturn, format(printf, 1, 2))) static void sim_failed(const char *format, ...);
@@ -202,6 +202,7 @@ struct sim_server { /* alone, or a machine of the one deployment */
     int database;              /* that its clients use */
     const char *password;      /* that it asks for; NULL = none */
     const char *always_denied; /* a command that its users may not run; NULL = none */
+    bool proxied;              /* a proxy stands before it, and takes only commands with keys */
     int64_t paused_until_us;
     bool stepped;    /* its clock was: it does not know since when it runs */
     int64_t back_us; /* by so much its clock was set back, all in all */
@@ -219,7 +220,7 @@ struct sim_watched {
 struct sim_name { /* being resolved */
     rlock_name *name;
     int64_t due_us; /* in true time */
-    int place;      /* of one machine; -1 = the name of the deployment */
+    int place;      /* of one machine or Sentinel; -1 = the name of the deployment */
 };
 
 struct sim_seat { /* what open gives to a client */
@@ -284,7 +285,10 @@ static struct {
     } cluster;                       /* the servers are its nodes */
     struct sim_server sentinels[SIM_SENTINELS];
     int sentinel_count;
-    bool announces; /* names, not addresses */
+    bool announces;        /* names, not addresses */
+    bool sentinels_named;  /* clients know them by names ... */
+    int64_t hung_until_us; /* ... one of which is not answered before then ... */
+    int hung;              /* ... that of this Sentinel */
     struct {
         struct sim_server *answer; /* whose address it is */
         bool floating;             /* the address stays, what is behind it changes */
@@ -815,7 +819,7 @@ static inline void sim_hook_set_timer(void *state, int64_t delay_us) {
 static inline int sim_hook_resolve(void *state, rlock_name *name, const char *host) {
     struct sim_seat *seat = sim_hook_seat(state, "resolve");
     int64_t due_us = sim.now_us + 1 + sim_roll(&sim.dice, sim.name.latency_us + 1);
-    bool one = strncmp(host, "machine-", 8) == 0;
+    const char *number = strchr(host, '-'); /* of machine-0, or of sentinel-10 */
     int i;
     sim_does(SIM_CHILD_CONNECTS);
     for (i = 0; i < SIM_NAMES && seat->names[i].name != NULL; i++) {
@@ -824,8 +828,11 @@ static inline int sim_hook_resolve(void *state, rlock_name *name, const char *ho
         sim_failed("a client resolves %d names at one time", SIM_NAMES);
     }
     seat->names[i].name = name;
-    seat->names[i].place = one ? atoi(host + 8) : -1;
+    seat->names[i].place = number != NULL ? atoi(number + 1) : -1;
     seat->names[i].due_us = due_us > sim.name.silent_until_us ? due_us : sim.name.silent_until_us;
+    if (seat->names[i].place == SIM_SENTINEL + sim.hung && due_us < sim.hung_until_us) {
+        seat->names[i].due_us = sim.hung_until_us;
+    }
     sim_wake(seat->process, seat->names[i].due_us);
     return 0;
 }
@@ -1671,7 +1678,7 @@ static inline void sim_sentinels(int count, uint64_t seed) {
 /* Whether a server may be unable to end an old connection, or to say which one that is. */
 static inline bool sim_unkilling(const struct sim_server *server) {
     const char *denied = server->always_denied;
-    return server->unkilling ||
+    return server->unkilling || server->proxied ||
            (denied != NULL && (strcmp(denied, "info") == 0 || strcmp(denied, "client|kill") == 0));
 }
 
