@@ -593,7 +593,8 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t where, how, hops, asks;
+    uint8_t stage;  /* where in the store the request is, by a number of its own */
+    uint8_t own[7]; /* what else it keeps */
 } rlock_private;
 
 /* What the core wants of a store. */
@@ -1635,11 +1636,25 @@ static size_t rlock__secret_span(const rlock__secret *secret, const char *text, 
     return span;
 }
 
+/* Returns how many bytes a character of UTF-8 has that begins so; 0: none does. */
+static size_t rlock__utf8_size(unsigned char first) {
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xc0) {
+        return 0;
+    }
+    if (first < 0xe0) {
+        return 2;
+    }
+    return first < 0xf0 ? 3 : 4;
+}
+
 /* Reads a character of UTF-8. Returns how many bytes it has; 0: these are none. */
 static size_t rlock__utf8(const char *text, size_t len, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = (const unsigned char *)text;
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
+    size_t n = rlock__utf8_size(s[0]), i;
     *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
     for (i = 1; i < n; i++) {
         if (i >= len || (s[i] & 0xc0) != 0x80) {
@@ -2014,7 +2029,9 @@ static void *rlock__pool_take(rlock__pool *pool, size_t size) {
         return memset(thing, 0, size);
     }
     thing = rlock__alloc(size);
-    pool->count += thing != NULL;
+    if (thing) {
+        pool->count++;
+    }
     return thing;
 }
 
@@ -2844,9 +2861,13 @@ static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tena
 
 static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
                                      int64_t now_us) {
-    bool queued = rlock__is_queued(request);
-    bool set = queued && entry && entry->permits && entry->permits_us > now_us;
-    return set ? entry->permits : queued ? request->terms->permits : 1;
+    if (!rlock__is_queued(request)) {
+        return 1;
+    }
+    if (entry && entry->permits && entry->permits_us > now_us) {
+        return entry->permits;
+    }
+    return request->terms->permits;
 }
 
 /* True if the key is in use as another sort of lock than the request means. All holders are of one
@@ -2894,7 +2915,9 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
 
 static void rlock__tracking_free(rlock__tracking *watch) {
     RLOCK_ASSERT(watch->entry->watching >= watch->on);
-    watch->entry->watching -= watch->on;
+    if (watch->on) {
+        watch->entry->watching--;
+    }
     rlock__list_remove(&watch->link);
     rlock__list_remove(&watch->woken);
     rlock__dealloc(watch);
@@ -3453,19 +3476,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.stage */
+
+/* What the bytes of rlock_request.store.own are. */
+enum {
+    RLOCK__ENCODING, /* RLOCK__AS_... */
+    RLOCK__HOPS,     /* of a cluster: by how many redirects the request came to its node */
+    RLOCK__ASKING,   /* of a cluster: the last of them was ASK */
+    RLOCK__FAULT     /* of a cluster: why no node has the request */
+};
 
 /* The queues of requests: urgent ones, then one for each operation, then acquires that wait until
  * it is known whether the server is in quarantine. */
 enum { RLOCK__URGENT = 0, RLOCK__PARKED = 4, RLOCK__QUEUES };
 
-enum { /* rlock_request.store.how */
-       RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* by one command of the server */
-       RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* by the script in full: the server does not know it */
-       RLOCK__HOW_BEHIND, /* by its SHA-1 after another request that sends it in full now */
-       RLOCK__HOW_FULL    /* by the script in full, after BEHIND did not help */
+enum { /* how a request is sent */
+       RLOCK__AS_BEST = 0,
+       RLOCK__AS_PLAIN,  /* by one command of the server */
+       RLOCK__AS_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
+       RLOCK__AS_EVAL,   /* by the script in full: the server does not know it */
+       RLOCK__AS_BEHIND, /* by its SHA-1 after another request that sends it in full now */
+       RLOCK__AS_FULL    /* by the script in full, after BEHIND did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -3558,7 +3589,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
-    uint8_t count, op, how;
+    uint8_t count, op, encoding; /* RLOCK__AS_... */
     uint8_t kept; /* how many of the requests, from the first on, are answered when synced */
     bool ours;
     bool tells; /* its request's script in full */
@@ -3630,26 +3661,44 @@ typedef struct rlock__quarantine {
 
 #endif /* RLOCK__HAS_REPLICAS */
 
+/* Whether a server runs the script of many renewals. */
+enum {
+    RLOCK__BATCHES_NONE,
+    RLOCK__BATCHES_UNTOLD, /* it has to be sent that script in full first */
+    RLOCK__BATCHES_KNOWN
+};
+
+/* By what a server tells of changes of keys. */
+enum {
+    RLOCK__CHANGES_TRACKED,  /* by client tracking */
+    RLOCK__CHANGES_CHANNELS, /* by the channels of Redisson: tracking is refused */
+    RLOCK__CHANGES_REFUSED   /* by nothing: keys are looked at again and again */
+};
+
+/* How notifications stand, on the client's own channel. */
+enum {
+    RLOCK__NOTIFY_UNUSED, /* no key is of a queued kind */
+    RLOCK__NOTIFY_WANTED,
+    RLOCK__NOTIFY_ON,     /* the channel is subscribed to */
+    RLOCK__NOTIFY_REFUSED /* by an ACL of the server of this connection */
+};
+
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
     bool native;              /* the server of this connection knows DELIFEQ */
-    bool batches;             /* the server of this connection runs the script of many renewals */
-    bool batch_unknown;       /* it has to be sent that script in full first */
     bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
     bool roleless;            /* INFO did not say whether that server is a replica */
     bool push_wanted;         /* some key was to be watched */
-    bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
-    bool push_refused;        /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
     bool queue_wanted;   /* a handle of this client has waited in a queue */
-    bool notify_refused; /* notifications are refused, by an ACL */
-    bool notifying;      /* the client's own channel is subscribed to */
     bool sharded;        /* this push connection asked for channels of slots */
     bool shards_refused; /* and may not, or the server knows none */
     bool shards_moved;   /* another node has the slot of one: a newer map is wanted */
     bool overflow;       /* of the buffer */
+    uint8_t batches;     /* RLOCK__BATCHES_... of the server of this connection */
+    uint8_t changes;     /* RLOCK__CHANGES_... of the server of this connection */
+    uint8_t notify;      /* RLOCK__NOTIFY_... */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;
@@ -4532,7 +4581,9 @@ static const char *rlock__hosts_fault(const rlock_config *config, const char *li
             return wrong;
         }
         memcpy(text, host, len < sizeof text ? len : 0);
-        name = name || rlock__numeric(text) ? name : host;
+        if (!name && !rlock__numeric(text)) {
+            name = host;
+        }
     } while (*list);
     if (name && !config->loop.resolve) {
         *detail = name;
@@ -4739,7 +4790,9 @@ static const char *rlock__error_words(const char *text) {
     while (at != text && strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
         at = strstr(at + 13, ": ") + 2;
     }
-    at += at != text && *at == '-';
+    if (at != text && *at == '-') {
+        at++;
+    }
     return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
 }
 
@@ -4915,7 +4968,8 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
     }
 }
 
-RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static uint8_t rlock__encoding(const rlock__redis *redis,
+                                               const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
     bool more = flags || request->fences || terms || rlock__is_redisson(redis);
@@ -4923,9 +4977,9 @@ RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
     bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
     if (forced) { /* else an acquire after it could overtake it, and would be taken away by it */
-        return RLOCK__HOW_EVAL;
+        return RLOCK__AS_EVAL;
     }
-    return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
+    return plain ? RLOCK__AS_PLAIN : RLOCK__AS_SCRIPT;
 }
 
 static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
@@ -4979,7 +5033,8 @@ static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, 
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    bool full = request->store.how == RLOCK__HOW_EVAL || request->store.how == RLOCK__HOW_FULL;
+    bool full = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL ||
+                request->store.own[RLOCK__ENCODING] == RLOCK__AS_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
@@ -4998,11 +5053,23 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && rlock__is_redisson(redis);
     bool sharded = channel && rlock__has_shards(redis);
     bool renew = request->op == RLOCK_OP_RENEW;
-    uint32_t keys = rlock__request_keys(request), i;
+    uint32_t keys = rlock__request_keys(request), arguments = 0, i;
     const char *key;
     size_t len;
-    rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + renew + sharded + fence);
+    if (!question) { /* they are put below, in this order */
+        arguments++;
+    }
+    if (lease || channel) {
+        arguments++;
+    }
+    if (renew || sharded) { /* never both */
+        arguments++;
+    }
+    if (fence) {
+        keys *= 2;
+        arguments++;
+    }
+    rlock__put_head(redis, request, keys, arguments);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -5034,7 +5101,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
     char sort = rlock__sort(request);
-    rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
+    rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
     if (fence) {
@@ -5056,7 +5123,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_cut(redis, request);
     }
     if (acquire) {
-        const char *heard = redis->notifying ? "1" : "1.5";
+        const char *heard = redis->notify == RLOCK__NOTIFY_ON ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
         rlock__put_number(redis, request->fences);
@@ -5065,10 +5132,10 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
-    if (request->store.how == RLOCK__HOW_BEST) {
-        request->store.how = rlock__how(redis, request);
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST) {
+        request->store.own[RLOCK__ENCODING] = rlock__encoding(redis, request);
     }
-    if (request->store.how == RLOCK__HOW_PLAIN) {
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         rlock__put_plain(redis, request);
     } else if (rlock__is_queued(request)) {
         rlock__put_queued(redis, request);
@@ -5082,7 +5149,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 6u + 2u * command->count);
-    rlock__put_eval(redis, rlock__lua_string_renew_many, command->how == RLOCK__HOW_EVAL,
+    rlock__put_eval(redis, rlock__lua_string_renew_many, command->encoding == RLOCK__AS_EVAL,
                     command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
@@ -5183,7 +5250,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->store.how == RLOCK__HOW_PLAIN) {
+    } else if (acquire && request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -5198,8 +5265,9 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->store.how != RLOCK__HOW_BEST &&
-               reply->integer >= -1 && reply->integer <= 1) {
+    } else if (reply->type == REDIS_REPLY_INTEGER &&
+               request->store.own[RLOCK__ENCODING] != RLOCK__AS_BEST && reply->integer >= -1 &&
+               reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
                                                 : RLOCK_OUTCOME_GONE;
@@ -5436,7 +5504,7 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
-    if (!command->requests[0]->store.asks) {
+    if (!command->requests[0]->store.own[RLOCK__ASKING]) {
         return true;
     }
     rlock__put_words(redis, "ASKING", 0);
@@ -5446,7 +5514,8 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 /* Sends the command that was formatted last. */
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
-    if (!sent && command->requests[0]->store.asks) { /* else another command would have asked */
+    if (!sent && command->requests[0]
+                     ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
@@ -5550,14 +5619,14 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->tracking_refused && rlock__is_redisson(redis);
+    return redis->changes == RLOCK__CHANGES_CHANNELS;
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    unsigned what =
-        (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->notifying ? RLOCK_PUSH_NOTIFICATIONS : 0u);
-    RLOCK_ASSERT(!redis->notifying || redis->subscribed);
+    bool notifies = redis->notify == RLOCK__NOTIFY_ON;
+    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (notifies ? RLOCK_PUSH_NOTIFICATIONS : 0u);
+    RLOCK_ASSERT(!notifies || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
@@ -5583,10 +5652,10 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
 
 /* What the push connection is wanted for, and not refused. */
 static bool rlock__tracks(const rlock__redis *redis) {
-    return redis->push_wanted && !redis->push_refused;
+    return redis->push_wanted && redis->changes != RLOCK__CHANGES_REFUSED;
 }
 static bool rlock__wants_notifications(const rlock__redis *redis) {
-    return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
+    return RLOCK__HAS_KINDS && redis->queue_wanted && redis->notify != RLOCK__NOTIFY_REFUSED;
 }
 
 /* True if something is to be heard on the push connection. */
@@ -5698,15 +5767,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_fault why = rlock__classify(conn->text);
         bool refused =
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
-        bool last =
-            RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
-        if (refused) {
-            redis->notify_refused = true;
+        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->notify == RLOCK__NOTIFY_WANTED;
+        if (refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
+            redis->notify = RLOCK__NOTIFY_REFUSED;
+        } else if (redis->notify == RLOCK__NOTIFY_ON) {
+            redis->notify = RLOCK__NOTIFY_WANTED;
         }
         if (refused && !last) {
-            redis->push_refused = true;
+            redis->changes = RLOCK__CHANGES_REFUSED;
         }
-        redis->subscribed = redis->notifying = redis->tracked = false;
+        redis->subscribed = redis->tracked = false;
         redis->sharded = conn->shard = false;
 #if RLOCK__HAS_REPLICAS
         if (redis->sync) {
@@ -5732,7 +5802,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
-        conn->place->failures += !was_ready;
+        if (!was_ready) {
+            conn->place->failures++;
+        }
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
@@ -5789,8 +5861,8 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
 /* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
-    return RLOCK__HAS_KINDS && redis->notify_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
-           memcmp(text, redis->prefix, head) == 0 &&
+    return RLOCK__HAS_KINDS && redis->notify != RLOCK__NOTIFY_UNUSED &&
+           len == head + RLOCK__TOKEN_HEAD - 1 && memcmp(text, redis->prefix, head) == 0 &&
            memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
 }
 
@@ -6029,7 +6101,7 @@ static void rlock__conn_end(rlock__conn *conn) {
  */
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
@@ -6128,7 +6200,7 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     back.flags = 0;
     back.fences = 0;
     back.next = 0;
-    back.store.how = RLOCK__HOW_EVAL;
+    back.store.own[RLOCK__ENCODING] = RLOCK__AS_EVAL;
     if (!rlock__command_asks(redis, command)) {
         return false;
     }
@@ -6319,7 +6391,7 @@ static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
-        redis->notifying = true;
+        redis->notify = RLOCK__NOTIFY_ON;
     } else if (!redis->subscribed) {
         redis->subscribed = true;
         rlock__notify_subscribe(redis);
@@ -6403,7 +6475,7 @@ static void rlock__channel_listen(rlock__redis *redis, const char *key, size_t l
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
-    if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
+    if (!RLOCK__HAS_KINDS || redis->notify != RLOCK__NOTIFY_WANTED || !redis->subscribed) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
@@ -6416,6 +6488,14 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
 static void rlock__push_spare(rlock__redis *redis) {
     if (!rlock__pushes(redis)) {
         rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+    }
+}
+
+/* Changes are told on channels, or not at all. */
+static void rlock__tracking_refused(rlock__redis *redis) {
+    redis->changes = RLOCK__CHANGES_REFUSED;
+    if (rlock__is_redisson(redis)) {
+        redis->changes = RLOCK__CHANGES_CHANNELS;
     }
 }
 
@@ -6440,8 +6520,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (!redis->tracked) {
-        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
-        redis->push_refused = !rlock__by_channel(redis);
+        rlock__tracking_refused(redis); /* ACL, or Redis before 6.0 */
         rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->push.state != RLOCK__CONN_READY) {
@@ -6473,8 +6552,7 @@ static void rlock__track(rlock__redis *redis) {
         return;
     }
     if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
-        redis->tracking_refused = true;
-        redis->push_refused = !rlock__by_channel(redis);
+        rlock__tracking_refused(redis);
     }
     if (!rlock__listens(redis)) {
         rlock__push_spare(redis);
@@ -7105,10 +7183,15 @@ static void rlock__redis_greeted(rlock__redis *redis) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
+    redis->changes = RLOCK__CHANGES_TRACKED;
     redis->shards_refused = false;
-    redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        !rlock__is_redisson(redis) && !rlock__is_node(redis);
+    if (redis->notify == RLOCK__NOTIFY_REFUSED) {
+        redis->notify = RLOCK__NOTIFY_WANTED;
+    }
+    redis->batches = RLOCK__BATCHES_KNOWN;
+    if (rlock__is_redisson(redis) || rlock__is_node(redis)) {
+        redis->batches = RLOCK__BATCHES_NONE; /* HEXISTS always reads; a node has several slots */
+    }
     redis->events->up(redis->owner, NULL);
 }
 
@@ -7649,11 +7732,11 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     RLOCK_ASSERT(request->key_len);
-    request->store.how = RLOCK__HOW_BEST;
-    request->store.where = RLOCK__QUEUED;
-    request->store.asks = 0;
-    if (rlock__is_queued(request) && !redis->notify_wanted) {
-        redis->notify_wanted = true; /* with the push connection, once that is wanted */
+    request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEST;
+    request->store.stage = RLOCK__QUEUED;
+    request->store.own[RLOCK__ASKING] = 0;
+    if (rlock__is_queued(request) && redis->notify == RLOCK__NOTIFY_UNUSED) {
+        redis->notify = RLOCK__NOTIFY_WANTED; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? RLOCK__URGENT : 1 + request->op],
@@ -7662,8 +7745,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->store.where == RLOCK__FLYING;
-    RLOCK_ASSERT(maybe || request->store.where == RLOCK__QUEUED);
+    bool maybe = request->store.stage == RLOCK__FLYING;
+    RLOCK_ASSERT(maybe || request->store.stage == RLOCK__QUEUED);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store.data;
@@ -7680,31 +7763,31 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 
 /* Lets it go out once more, in another way. */
 RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
-                                                 uint8_t how) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
-    request->store.how = how;
+                                                 uint8_t encoding) {
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    request->store.own[RLOCK__ENCODING] = encoding;
     request->next = 0; /* it may have asked already */
-    request->store.where = RLOCK__QUEUED;
+    request->store.stage = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[RLOCK__URGENT], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->store.how == RLOCK__HOW_BEHIND;
-    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEHIND;
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->store.how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         again = (error && !rlock__redirected(reply->str)) ||
                 (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
-        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
+        rlock__request_again(redis, request, RLOCK__AS_SCRIPT);
+    } else if (error && (request->store.own[RLOCK__ENCODING] == RLOCK__AS_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
+        rlock__request_again(redis, request, behind ? RLOCK__AS_FULL : RLOCK__AS_EVAL);
         again = true;
     }
     return again;
@@ -7738,14 +7821,15 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
     bool each = reply->type == REDIS_REPLY_STRING && reply->len == command->count;
     bool refused = reply->type == REDIS_REPLY_ERROR && /* it speaks of the script */
                    rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
-    uint8_t how = RLOCK__HOW_SCRIPT;
+    uint8_t encoding = RLOCK__AS_SCRIPT;
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->op == RLOCK_OP_RENEW);
-    if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        redis->batch_unknown = true;
-        how = RLOCK__HOW_BEST;
+    if (refused && command->encoding == RLOCK__AS_SCRIPT &&
+        strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        redis->batches = RLOCK__BATCHES_UNTOLD;
+        encoding = RLOCK__AS_BEST;
     } else if (refused) {
-        redis->batches = false;
+        redis->batches = RLOCK__BATCHES_NONE;
     }
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
@@ -7757,7 +7841,7 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
         if (each && reply->str[i] == '1') {
             rlock__answer(redis, request, &answer);
         } else if (each || refused) {
-            rlock__request_again(redis, request, how);
+            rlock__request_again(redis, request, encoding);
         } else {
             rlock__answer_one(redis, request, reply);
         }
@@ -7833,7 +7917,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
-    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
            request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
@@ -7842,13 +7926,14 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = command->kept = 0;
     command->op = first->op;
-    command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first) && first->store.link.next != queue) {
+    command->encoding = RLOCK__AS_SCRIPT;
+    if (redis->batches != RLOCK__BATCHES_NONE && rlock__batched(first, first) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
@@ -7875,17 +7960,17 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->store.how == RLOCK__HOW_EVAL &&
+        if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL &&
             redis->told == rlock__script_of(redis, request)) {
-            request->store.how = RLOCK__HOW_BEHIND;
+            request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEHIND;
         }
-        command->tells = request->store.how == RLOCK__HOW_EVAL;
+        command->tells = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL;
         rlock__put_request(redis, request);
         return;
     }
-    if (redis->batch_unknown) {
-        redis->batch_unknown = false;
-        command->how = RLOCK__HOW_EVAL;
+    if (redis->batches == RLOCK__BATCHES_UNTOLD) {
+        redis->batches = RLOCK__BATCHES_KNOWN;
+        command->encoding = RLOCK__AS_EVAL;
     }
     rlock__put_batch(redis, command);
 }
@@ -7942,9 +8027,13 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
-    sent = sent && rlock__command_asks(redis, command);
+    if (sent) {
+        sent = rlock__command_asks(redis, command);
+    }
     rlock__command_put(redis, command);
-    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
+    if (sent) {
+        sent = rlock__command_send(redis, command, rlock__on_reply);
+    }
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }
@@ -7959,7 +8048,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
         request->store.data = command;
-        request->store.where = RLOCK__FLYING;
+        request->store.stage = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE) {
             request->store.note = rlock__epoch_noted(redis, request->store.note);
         }
@@ -8133,7 +8222,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->store.link);
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.own[RLOCK__ENCODING] = known & row ? RLOCK__AS_SCRIPT : RLOCK__AS_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__goodbye_say(redis, aside);
             known |= row;
@@ -8325,11 +8414,14 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    failed = failed || !redis->buffer ||
-             !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place);
+    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->place) ||
+        !rlock__conn_init(&redis->push, redis, &redis->place)) {
+        failed = true;
+    }
 #if RLOCK__HAS_REPLICAS
-    failed = failed || !rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config);
+    if (!rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config)) {
+        failed = true;
+    }
 #endif
 #if RLOCK__HAS_SENTINEL
     if (config->sentinels && !failed) {
@@ -8971,7 +9063,7 @@ static bool rlock__slots_whole(const redisReply *reply) {
  */
 
 #define RLOCK__MAP_US 1000000   /* the least time between two questions for the map */
-#define RLOCK__HOPS 5           /* to so many nodes a request is led in a row */
+#define RLOCK__HOPS_MAX 5       /* to so many nodes a request is led in a row */
 #define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
 #define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
 #define RLOCK__CLUSTER_TEXTS 4
@@ -9273,8 +9365,8 @@ static void rlock__cluster_want(rlock__cluster *cluster) {
 static void rlock__cluster_refuse(rlock__cluster *cluster, rlock_request *request,
                                   rlock_fault fault) {
     request->sent_us = rlock_client_now_us(cluster->client);
-    request->store.where = RLOCK__QUEUED;
-    request->store.how = (uint8_t)fault;
+    request->store.stage = RLOCK__QUEUED;
+    request->store.own[RLOCK__FAULT] = (uint8_t)fault;
     rlock__list_append(&cluster->refused, &request->store.link);
     rlock__cluster_plan(cluster);
 }
@@ -9292,7 +9384,7 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
     }
 #endif
     rlock__redis_submit(peer->redis, request);
-    request->store.asks = asks;
+    request->store.own[RLOCK__ASKING] = asks;
 }
 
 /* Sends a request to the node that has the slot of its key, as far as is known. */
@@ -9305,7 +9397,7 @@ static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request
     if (cluster->mapped) {
         rlock__cluster_refuse(cluster, request, RLOCK_FAULT_BUSY); /* nobody has it now */
     } else {
-        request->store.where = RLOCK__QUEUED;
+        request->store.stage = RLOCK__QUEUED;
         rlock__list_append(&cluster->waiting, &request->store.link);
     }
     rlock__cluster_want(cluster);
@@ -9329,7 +9421,7 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
         rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
     }
 #endif
-    if (request->store.hops >= RLOCK__HOPS) {
+    if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
     next = rlock__peer_at(cluster, there.host ? there.host : peer->host,
@@ -9338,7 +9430,7 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
         return false;
     }
     slot = rlock__key_slot(request->key, request->key_len);
-    request->store.hops++;
+    request->store.own[RLOCK__HOPS]++;
     rlock__peer_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
         rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
@@ -9412,7 +9504,7 @@ static void rlock__peer_loses(rlock__peer *peer) {
             unsigned slot = rlock__key_slot(request->key, request->key_len);
             next = at->next;
             if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != peer->number &&
-                !request->store.asks) {
+                !request->store.own[RLOCK__ASKING]) {
                 rlock__list_remove(at);
                 rlock__cluster_route(cluster, request);
             }
@@ -9577,7 +9669,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
-        answer.fault = (rlock_fault)request->store.how;
+        answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
         answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
         rlock__list_remove(&request->store.link);
         cluster->events->answered(cluster->owner, request, &answer);
@@ -9750,7 +9842,7 @@ static const rlock_store_events rlock__peer_events = {rlock__peer_answered, rloc
 /* --- the store --- */
 
 static void rlock__cluster_submit(void *state, rlock_request *request) {
-    request->store.hops = 0;
+    request->store.own[RLOCK__HOPS] = 0;
     rlock__cluster_route((rlock__cluster *)state, request);
 }
 
@@ -9806,7 +9898,13 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }
-    cluster->left = why ? 0 : cluster->left ? cluster->left - 1 : terms ? terms->count - 1 : 0;
+    if (why) {
+        cluster->left = 0;
+    } else if (cluster->left) {
+        cluster->left--;
+    } else if (terms) { /* the first of them */
+        cluster->left = terms->count - 1;
+    }
     cluster->left_slot = slot;
     return why;
 }
@@ -10600,9 +10698,16 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
         words[word]++;
-        stolen += word == RLOCK__NO && vote->stolen;
-        told += word == RLOCK__NO && vote->told;
-        faults[vote->fault] += word == RLOCK__FAILED;
+        if (word == RLOCK__FAILED) {
+            faults[vote->fault]++;
+        } else if (word == RLOCK__NO) {
+            if (vote->stolen) {
+                stolen++;
+            }
+            if (vote->told) {
+                told++;
+            }
+        }
     }
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
         refused = *no > spare;
@@ -10670,7 +10775,9 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    if (request->store.note < RLOCK__CONTESTED_MAX) {
+        request->store.note++;
+    }
     limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
@@ -11006,7 +11113,9 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
         return;
     }
     for (i = 0; i < council->count; i++) {
-        faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
+        if (council->servers[i].where == RLOCK__SERVER_DOWN) {
+            faults[council->servers[i].fault]++;
+        }
     }
     council->up = false;
     fault = rlock__council_fault(council, faults);
@@ -11681,10 +11790,8 @@ typedef struct rlock__claim {
     uint64_t token;      /* see rlock_request */
     int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
-    union {
-        int64_t check_us; /* of a hold the next check, without a renewal */
-        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
-    } of;
+    int64_t check_us; /* of a hold the next check, without a renewal */
+    int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
 } rlock__claim;
 
@@ -11733,10 +11840,8 @@ struct rlock {
     rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    union {
-        int64_t wait_until_us; /* of the acquire */
-        uint64_t fence;        /* of the hold that ended: of the event */
-    } of;
+    int64_t wait_until_us; /* of the acquire */
+    uint64_t lost_fence;   /* of the hold that ended: of the event */
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
@@ -12012,7 +12117,7 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
                               rlock_reason reason) {
     rlock *lock = rlock__handle_of(claim);
     if (lock) {
-        lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        lock->lost_fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }
@@ -12278,7 +12383,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->next_us);
     const rlock__op *op = NULL;
     if (claim->phase == RLOCK__HOLDING) {
-        return rlock__min(due_us, claim->of.check_us);
+        return rlock__min(due_us, claim->check_us);
     }
     if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
         op = rlock__following(claim->lock);
@@ -12340,8 +12445,8 @@ static bool rlock__claim_is_due(rlock__claim *claim) {
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
     }
-    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->of.check_us) == now) {
-        claim->of.check_us = client->now_us;
+    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->check_us) == now) {
+        claim->check_us = client->now_us;
     }
     return rlock__claim_due_us(claim) <= client->now_us;
 }
@@ -12521,7 +12626,11 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const rlock__node *node;
     uint32_t i;
-    client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
+    if (on && !gate->tracked) {
+        client->tracked++;
+    } else if (!on && gate->tracked) {
+        client->tracked--;
+    }
     gate->tracked = on;
     for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
         if (on || !rlock__key_tracked(client, node->key, node->key_len)) {
@@ -13052,7 +13161,7 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= claim->lock->gate->client->now_us;
+    return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
@@ -13060,7 +13169,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
     const rlock_client *client = claim->lock->gate->client;
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
-           client->now_us < claim->of.over_us + rlock__position_ms(client) * 1000;
+           client->now_us < claim->over_us + rlock__position_ms(client) * 1000;
 }
 
 /* Plans one more release. */
@@ -13086,7 +13195,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
-        claim->of.over_us = 0; /* a server that is not asked does not count */
+        claim->over_us = 0; /* a server that is not asked does not count */
         rlock__letting_go_again(claim);
     }
 }
@@ -13103,7 +13212,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     }
     claim->exists = true;
     claim->joined = !held && rlock__queued(claim->lock->gate);
-    claim->of.over_us = 0;
+    claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
@@ -13177,7 +13286,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
-    bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
+    bool gone = rlock__surely_gone(answer, &claim->over_us, client->now_us, claim->longest_ms,
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
@@ -13197,7 +13306,9 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__report(claim, RLOCK_REPORT_LET_GO, verdict);
     }
     if (verdict != RLOCK__RETRY) {
-        client->stats.released += verdict == RLOCK_OK && claim->counted;
+        if (verdict == RLOCK_OK && claim->counted) {
+            client->stats.released++;
+        }
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
         rlock__letting_go_done(claim, request->sent_us, gone);
     } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
@@ -13296,7 +13407,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->of.wait_until_us = claim->until_us = until_us;
+    lock->wait_until_us = claim->until_us = until_us;
     rlock__claim_arm(claim);
     waiters = gate->waiters;
     if (held && !rlock__shared(held)) {
@@ -13331,11 +13442,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
-    if (lock->once || lock->of.wait_until_us <= client->now_us) {
+    if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    claim->until_us = lock->of.wait_until_us;
+    claim->until_us = lock->wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
     rlock__mode_of(gate)->attempt(gate);
@@ -13406,7 +13517,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     bool up = client->up, existed = claim->exists;
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -13494,7 +13605,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->of.check_us = due_us;
+        claim->check_us = due_us;
         claim->again = true;
     }
     rlock__claim_arm(claim);
@@ -13551,9 +13662,9 @@ static bool rlock__heard(const rlock__claim *claim) {
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
-    claim->of.check_us = rlock__shared(claim)
-                             ? RLOCK__NEVER
-                             : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
+    claim->check_us = rlock__shared(claim)
+                          ? RLOCK__NEVER
+                          : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
@@ -13583,7 +13694,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->of.check_us <= client->now_us) {
+    if (claim->check_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -13761,7 +13872,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     waiters->polls = 0;
     if (!rlock__shared(claim)) {
@@ -13860,7 +13971,9 @@ static bool rlock__hand_over(rlock__claim *held) {
     rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
-    held->fence += to->fencing;
+    if (to->fencing) {
+        held->fence++;
+    }
     held->handovers--;
     held->yields = true;
     held->counted = false;
@@ -13938,7 +14051,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->ready.event == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
+        event.fence = lock->claim ? lock->claim->fence : lock->lost_fence;
     }
     event.text = text;
     op->text = NULL;
@@ -14035,7 +14148,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = lock->of.fence;
+        event.fence = lock->lost_fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
             event.remaining_ms = lock->ready.left_ms;
         }
@@ -14161,7 +14274,10 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
-    rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
+    rlock_fault fault = client->up ? RLOCK_FAULT_DOWN : client->fault;
+    if (sent) {
+        fault = RLOCK_FAULT_UNKNOWN;
+    }
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : rlock__unsent_words(client));
 }
@@ -15389,10 +15505,15 @@ uint64_t rlock_fence(const rlock *lock) {
 }
 
 int rlock_hold_count(const rlock *lock) {
-    int count = rlock_is_held(lock);
-    const rlock__op *op = count ? lock->ops : NULL;
-    for (; op; op = op->next) {
-        count += !op->ready.event;
+    const rlock__op *op;
+    int count = 1;
+    if (!rlock_is_held(lock)) {
+        return 0;
+    }
+    for (op = lock->ops; op; op = op->next) {
+        if (!op->ready.event) {
+            count++;
+        }
     }
     return count;
 }
@@ -15509,4 +15630,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: f21ac5f4b3cfbbb2 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1b0f00c35b6efcff */

@@ -41,6 +41,7 @@
 
 RLOCK__C_CASTS_BEGIN
 
+#define RLOCK__MY_ALONE 0   /* in rlock_request.store.own: its statement failed beside others */
 #define RLOCK__MY_VERSION 1 /* of rlock_mariadb.sql */
 #define RLOCK__MY_KEY_MAX 2000u
 #define RLOCK__MY_GROUP 64     /* most requests in one statement */
@@ -782,7 +783,8 @@ static inline void rlock__my_gather(rlock__my *my) {
     while (group->count < my->most) {
         rlock_link *list = rlock__my_next_list(my);
         rlock_request *request = RLOCK__MY_OF(list->next, rlock_request, store.link);
-        bool alone = list->next != list && (rlock__my_several(request) || request->store.asks);
+        bool alone = list->next != list &&
+                     (rlock__my_several(request) || request->store.own[RLOCK__MY_ALONE]);
         unsigned at = group->count;
         if (list->next == list || (alone && group->count)) {
             break;
@@ -819,7 +821,7 @@ static inline void rlock__my_send_group(rlock__my *my) {
         uint32_t note = request->store.note;
         request->sent_us = sent_us;
         request->store.data = &group->requests[i];
-        request->store.where = 1;
+        request->store.stage = 1;
         request->store.note = !note || rlock__my_gone(my, note) ? my->epoch : note;
         rlock__my_text(my, i ? "," : "SELECT ");
         rlock__my_call(my, request);
@@ -909,8 +911,8 @@ static inline void rlock__my_undone(rlock__my *my, unsigned error) {
             rlock_request *request = group->requests[i];
             group->requests[i] = NULL;
             if (request) {
-                request->store.where = 0;
-                request->store.asks = 1;
+                request->store.stage = 0;
+                request->store.own[RLOCK__MY_ALONE] = true;
                 rlock__my_list_add(my->urgent.next, &request->store.link);
             }
         }
@@ -1102,7 +1104,8 @@ static inline void rlock__my_submit(void *state, rlock_request *request) {
     rlock_link *at = &my->urgent;
     bool urgent =
         request->op >= RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(my->client);
-    request->store.where = request->store.asks = 0;
+    request->store.stage = 0;
+    request->store.own[RLOCK__MY_ALONE] = false;
     request->sent_us = rlock_client_now_us(my->client);
     if (!urgent) {
         rlock_link *list = request->op == RLOCK_OP_RENEW ? &my->renewals : &my->acquires;
@@ -1120,7 +1123,7 @@ static inline void rlock__my_submit(void *state, rlock_request *request) {
 
 static inline bool rlock__my_forget(void *state, rlock_request *request) {
     (void)state;
-    if (request->store.where == 0) {
+    if (request->store.stage == 0) {
         rlock__my_list_remove(&request->store.link);
         return false;
     }

@@ -938,7 +938,7 @@ static inline void rlock__pg_send_group(rlock__pg *pg) {
         uint32_t note = request->store.note;
         request->sent_us = sent_us;
         request->store.data = &group->requests[i];
-        request->store.where = 1;
+        request->store.stage = 1;
         request->store.note = !note || rlock__pg_gone(pg, note) ? pg->epoch : note;
         pg->stats->commands++;
     }
@@ -1061,7 +1061,7 @@ static inline void rlock__pg_undone(rlock__pg *pg) {
         rlock_request *request = group->requests[i];
         if (request && alone && i != group->guilty) {
             group->requests[i] = NULL;
-            request->store.where = 0;
+            request->store.stage = 0;
             rlock__pg_list_add(pg->urgent.next, &request->store.link);
         }
     }
@@ -1442,7 +1442,7 @@ static inline void rlock__pg_submit(void *state, rlock_request *request) {
     rlock_link *at = &pg->urgent;
     bool urgent =
         request->op >= RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(pg->client);
-    request->store.where = 0;
+    request->store.stage = 0;
     request->sent_us = rlock_client_now_us(pg->client);
     if (!urgent) {
         rlock_link *list = request->op == RLOCK_OP_RENEW ? &pg->renewals : &pg->acquires;
@@ -1460,7 +1460,7 @@ static inline void rlock__pg_submit(void *state, rlock_request *request) {
 
 static inline bool rlock__pg_forget(void *state, rlock_request *request) {
     (void)state;
-    if (request->store.where == 0) {
+    if (request->store.stage == 0) {
         rlock__pg_list_remove(&request->store.link);
         return false;
     }

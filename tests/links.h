@@ -154,7 +154,7 @@ static void link_send(struct link *link, rlock_request *request) {
     }
     link->last_us = message->due_us;
     request->sent_us = g.loop.now_us;
-    request->store.where = 2;
+    request->store.stage = 2;
     if (request->op == RLOCK_OP_ACQUIRE && !request->store.note) {
         request->store.note = link->epoch;
     }
@@ -272,7 +272,7 @@ static void link_close(void *state) {
 
 static void link_submit(void *state, rlock_request *request) {
     struct link *link = (struct link *)state;
-    request->store.where = 1;
+    request->store.stage = 1;
     if (link->up && link->told) {
         link_send(link, request);
         link_arm(link);
@@ -284,7 +284,7 @@ static void link_submit(void *state, rlock_request *request) {
 static bool link_forget(void *state, rlock_request *request) {
     struct link *link = (struct link *)state;
     int i;
-    bool sent = request->store.where == 2;
+    bool sent = request->store.stage == 2;
     for (i = 0; sent && i < link->top; i++) {
         if (link->messages[i].request == request) {
             link->messages[i].request = NULL;

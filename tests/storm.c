@@ -521,7 +521,7 @@ static void line_send(struct line *line, rlock_request *request) {
     struct command *command = (struct command *)calloc(1, sizeof *command), **at;
     assert_non_null(command);
     unqueue(request);
-    request->store.where = 2;
+    request->store.stage = 2;
     request->sent_us = g.loop.now_us;
     command->line = line;
     command->request = request;
@@ -555,7 +555,7 @@ static void chaos_submit(void *state, rlock_request *request) {
     struct line *line = (struct line *)state;
     trace("  line %d: submit op %d, token %d, lease %lld", line->number, request->op,
           (int)request->token, (long long)request->lease_ms);
-    request->store.where = 1;
+    request->store.stage = 1;
     request->store.link.prev = line->queue.prev;
     request->store.link.next = &line->queue;
     line->queue.prev->next = &request->store.link;
@@ -570,8 +570,8 @@ static void chaos_submit(void *state, rlock_request *request) {
 static bool chaos_forget(void *state, rlock_request *request) {
     struct command *command;
     (void)state;
-    BETWEEN(request->store.where, 1, 2);
-    if (request->store.where == 1) {
+    BETWEEN(request->store.stage, 1, 2);
+    if (request->store.stage == 1) {
         unqueue(request);
         return false;
     }

@@ -366,7 +366,7 @@ static const struct CMUnitTest singles[] = {
     CASE(wrong_options_are_refused_by_handles_and_questions),
     CASE(questions_that_cannot_be_asked_are_refused),
     CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
-    CASE(held_key_takes_no_more_than_360_bytes),
+    CASE(held_key_takes_no_more_than_384_bytes),
     CASE(release_needs_no_memory),
     CASE(releases_of_many_need_no_memory),
     CASE(request_without_memory_is_made_soon),

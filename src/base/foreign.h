@@ -56,11 +56,25 @@ static size_t rlock__secret_span(const rlock__secret *secret, const char *text, 
     return span;
 }
 
+/* Returns how many bytes a character of UTF-8 has that begins so; 0: none does. */
+static size_t rlock__utf8_size(unsigned char first) {
+    if (first < 0x80) {
+        return 1;
+    }
+    if (first < 0xc0) {
+        return 0;
+    }
+    if (first < 0xe0) {
+        return 2;
+    }
+    return first < 0xf0 ? 3 : 4;
+}
+
 /* Reads a character of UTF-8. Returns how many bytes it has; 0: these are none. */
 static size_t rlock__utf8(const char *text, size_t len, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = (const unsigned char *)text;
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc0 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4, i;
+    size_t n = rlock__utf8_size(s[0]), i;
     *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
     for (i = 1; i < n; i++) {
         if (i >= len || (s[i] & 0xc0) != 0x80) {

@@ -21,7 +21,9 @@ static void *rlock__pool_take(rlock__pool *pool, size_t size) {
         return memset(thing, 0, size);
     }
     thing = rlock__alloc(size);
-    pool->count += thing != NULL;
+    if (thing) {
+        pool->count++;
+    }
     return thing;
 }
 

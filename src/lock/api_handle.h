@@ -524,10 +524,15 @@ uint64_t rlock_fence(const rlock *lock) {
 }
 
 int rlock_hold_count(const rlock *lock) {
-    int count = rlock_is_held(lock);
-    const rlock__op *op = count ? lock->ops : NULL;
-    for (; op; op = op->next) {
-        count += !op->ready.event;
+    const rlock__op *op;
+    int count = 1;
+    if (!rlock_is_held(lock)) {
+        return 0;
+    }
+    for (op = lock->ops; op; op = op->next) {
+        if (!op->ready.event) {
+            count++;
+        }
     }
     return count;
 }

@@ -109,10 +109,8 @@ typedef struct rlock__claim {
     uint64_t token;      /* see rlock_request */
     int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
-    union {
-        int64_t check_us; /* of a hold the next check, without a renewal */
-        int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
-    } of;
+    int64_t check_us; /* of a hold the next check, without a renewal */
+    int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
 } rlock__claim;
 
@@ -161,10 +159,8 @@ struct rlock {
     rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    union {
-        int64_t wait_until_us; /* of the acquire */
-        uint64_t fence;        /* of the hold that ended: of the event */
-    } of;
+    int64_t wait_until_us; /* of the acquire */
+    uint64_t lost_fence;   /* of the hold that ended: of the event */
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
@@ -440,7 +436,7 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
                               rlock_reason reason) {
     rlock *lock = rlock__handle_of(claim);
     if (lock) {
-        lock->of.fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
+        lock->lost_fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }

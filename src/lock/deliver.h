@@ -79,7 +79,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     }
     if (event.status == RLOCK_OK) {
         event.remaining_ms = op->ready.event == RLOCK_RELEASED ? 0 : rlock__left_ms(lock, now_us);
-        event.fence = lock->claim ? lock->claim->fence : lock->of.fence;
+        event.fence = lock->claim ? lock->claim->fence : lock->lost_fence;
     }
     event.text = text;
     op->text = NULL;
@@ -176,7 +176,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         event.fence = claim->fence;
         event.remaining_ms = rlock__left_ms(lock, client->now_us);
     } else {
-        event.fence = lock->of.fence;
+        event.fence = lock->lost_fence;
         if (event.status == RLOCK_ERR_BUSY || event.status == RLOCK_ERR_TIMEOUT) {
             event.remaining_ms = lock->ready.left_ms;
         }

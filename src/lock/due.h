@@ -51,7 +51,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     int64_t due_us = rlock__min(claim->until_us, claim->next_us);
     const rlock__op *op = NULL;
     if (claim->phase == RLOCK__HOLDING) {
-        return rlock__min(due_us, claim->of.check_us);
+        return rlock__min(due_us, claim->check_us);
     }
     if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
         op = rlock__following(claim->lock);
@@ -113,8 +113,8 @@ static bool rlock__claim_is_due(rlock__claim *claim) {
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
     }
-    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->of.check_us) == now) {
-        claim->of.check_us = client->now_us;
+    if (client->ring && claim->phase == RLOCK__HOLDING && rlock__tick(claim->check_us) == now) {
+        claim->check_us = client->now_us;
     }
     return rlock__claim_due_us(claim) <= client->now_us;
 }

@@ -172,7 +172,11 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const rlock__node *node;
     uint32_t i;
-    client->tracked += (uint32_t)on - (uint32_t)gate->tracked;
+    if (on && !gate->tracked) {
+        client->tracked++;
+    } else if (!on && gate->tracked) {
+        client->tracked--;
+    }
     gate->tracked = on;
     for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
         if (on || !rlock__key_tracked(client, node->key, node->key_len)) {

@@ -92,7 +92,7 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__letting_go_late(const rlock__claim *claim) {
-    return claim->of.over_us && claim->of.over_us <= claim->lock->gate->client->now_us;
+    return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
@@ -100,7 +100,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
     const rlock_client *client = claim->lock->gate->client;
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
-           client->now_us < claim->of.over_us + rlock__position_ms(client) * 1000;
+           client->now_us < claim->over_us + rlock__position_ms(client) * 1000;
 }
 
 /* Plans one more release. */
@@ -126,7 +126,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
-        claim->of.over_us = 0; /* a server that is not asked does not count */
+        claim->over_us = 0; /* a server that is not asked does not count */
         rlock__letting_go_again(claim);
     }
 }
@@ -143,7 +143,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     }
     claim->exists = true;
     claim->joined = !held && rlock__queued(claim->lock->gate);
-    claim->of.over_us = 0;
+    claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_phase(claim, RLOCK__LETTING_GO);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
@@ -217,7 +217,7 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
         answer->outcome == RLOCK_OUTCOME_GONE ? RLOCK_REASON_DELETED : RLOCK_REASON_STOLEN;
-    bool gone = rlock__surely_gone(answer, &claim->of.over_us, client->now_us, claim->longest_ms,
+    bool gone = rlock__surely_gone(answer, &claim->over_us, client->now_us, claim->longest_ms,
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
@@ -237,7 +237,9 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
         rlock__report(claim, RLOCK_REPORT_LET_GO, verdict);
     }
     if (verdict != RLOCK__RETRY) {
-        client->stats.released += verdict == RLOCK_OK && claim->counted;
+        if (verdict == RLOCK_OK && claim->counted) {
+            client->stats.released++;
+        }
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
         rlock__letting_go_done(claim, request->sent_us, gone);
     } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
@@ -336,7 +338,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->of.wait_until_us = claim->until_us = until_us;
+    lock->wait_until_us = claim->until_us = until_us;
     rlock__claim_arm(claim);
     waiters = gate->waiters;
     if (held && !rlock__shared(held)) {
@@ -371,11 +373,11 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     claim->exists = exists;
     claim->again = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
-    if (lock->once || lock->of.wait_until_us <= client->now_us) {
+    if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
         return;
     }
-    claim->until_us = lock->of.wait_until_us;
+    claim->until_us = lock->wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
     rlock__mode_of(gate)->attempt(gate);
@@ -446,7 +448,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     bool up = client->up, existed = claim->exists;
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    RLOCK_ASSERT(lock->of.wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -534,7 +536,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
-        claim->of.check_us = due_us;
+        claim->check_us = due_us;
         claim->again = true;
     }
     rlock__claim_arm(claim);
@@ -591,9 +593,9 @@ static bool rlock__heard(const rlock__claim *claim) {
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
-    claim->of.check_us = rlock__shared(claim)
-                             ? RLOCK__NEVER
-                             : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
+    claim->check_us = rlock__shared(claim)
+                          ? RLOCK__NEVER
+                          : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
 }
 
 /* A check is due. The first registers the hold for push; a later one finds what push missed. */
@@ -623,7 +625,7 @@ static void rlock__holding_fire(rlock__claim *claim) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
     }
-    if (claim->of.check_us <= client->now_us) {
+    if (claim->check_us <= client->now_us) {
         rlock__holding_due(claim);
     }
     if (claim->next_us <= client->now_us) {
@@ -801,7 +803,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->of.check_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
     claim->registered = false;
     waiters->polls = 0;
     if (!rlock__shared(claim)) {
@@ -900,7 +902,9 @@ static bool rlock__hand_over(rlock__claim *held) {
     rlock__limit_begin(to);
     held->until_us =
         rlock__min(held->until_us, rlock__deadline(held, client->now_us, to->lease_ms));
-    held->fence += to->fencing;
+    if (to->fencing) {
+        held->fence++;
+    }
     held->handovers--;
     held->yields = true;
     held->counted = false;

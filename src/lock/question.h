@@ -119,7 +119,10 @@ static void rlock__question_fire(rlock_timer *timer) {
     rlock__question *question = RLOCK__OF(timer, rlock__question, timer);
     rlock_client *client = question->gate->client;
     bool sent = rlock__question_recall(question);
-    rlock_fault fault = sent ? RLOCK_FAULT_UNKNOWN : client->up ? RLOCK_FAULT_DOWN : client->fault;
+    rlock_fault fault = client->up ? RLOCK_FAULT_DOWN : client->fault;
+    if (sent) {
+        fault = RLOCK_FAULT_UNKNOWN;
+    }
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
                         sent ? NULL : rlock__unsent_words(client));
 }

@@ -74,7 +74,8 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t where, how, hops, asks;
+    uint8_t stage;  /* where in the store the request is, by a number of its own */
+    uint8_t own[7]; /* what else it keeps */
 } rlock_private;
 
 /* What the core wants of a store. */

@@ -154,9 +154,13 @@ static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tena
 
 static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_request *request,
                                      int64_t now_us) {
-    bool queued = rlock__is_queued(request);
-    bool set = queued && entry && entry->permits && entry->permits_us > now_us;
-    return set ? entry->permits : queued ? request->terms->permits : 1;
+    if (!rlock__is_queued(request)) {
+        return 1;
+    }
+    if (entry && entry->permits && entry->permits_us > now_us) {
+        return entry->permits;
+    }
+    return request->terms->permits;
 }
 
 /* True if the key is in use as another sort of lock than the request means. All holders are of one
@@ -204,7 +208,9 @@ static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint3
 
 static void rlock__tracking_free(rlock__tracking *watch) {
     RLOCK_ASSERT(watch->entry->watching >= watch->on);
-    watch->entry->watching -= watch->on;
+    if (watch->on) {
+        watch->entry->watching--;
+    }
     rlock__list_remove(&watch->link);
     rlock__list_remove(&watch->woken);
     rlock__dealloc(watch);

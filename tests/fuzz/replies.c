@@ -217,7 +217,7 @@ static redisReply *proper_answer(const rlock__command *command) {
     if (command->op != RLOCK_OP_ACQUIRE || request == NULL) {
         return reply_number(1);
     }
-    if (request->store.how == RLOCK__HOW_PLAIN) {
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         return take(2) != 0 ? reply_new(REDIS_REPLY_NIL) : reply_text(REDIS_REPLY_STATUS, "OK", 2);
     }
     if (request->fences) {

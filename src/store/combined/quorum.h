@@ -418,9 +418,16 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
         words[word]++;
-        stolen += word == RLOCK__NO && vote->stolen;
-        told += word == RLOCK__NO && vote->told;
-        faults[vote->fault] += word == RLOCK__FAILED;
+        if (word == RLOCK__FAILED) {
+            faults[vote->fault]++;
+        } else if (word == RLOCK__NO) {
+            if (vote->stolen) {
+                stolen++;
+            }
+            if (vote->told) {
+                told++;
+            }
+        }
     }
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
         refused = *no > spare;
@@ -488,7 +495,9 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
     }
-    request->store.note += request->store.note < RLOCK__CONTESTED_MAX;
+    if (request->store.note < RLOCK__CONTESTED_MAX) {
+        request->store.note++;
+    }
     limit_us = rlock__min(limit_us << request->store.note, most_us);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
@@ -824,7 +833,9 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
         return;
     }
     for (i = 0; i < council->count; i++) {
-        faults[council->servers[i].fault] += council->servers[i].where == RLOCK__SERVER_DOWN;
+        if (council->servers[i].where == RLOCK__SERVER_DOWN) {
+            faults[council->servers[i].fault]++;
+        }
     }
     council->up = false;
     fault = rlock__council_fault(council, faults);

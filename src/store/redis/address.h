@@ -82,7 +82,9 @@ static const char *rlock__hosts_fault(const rlock_config *config, const char *li
             return wrong;
         }
         memcpy(text, host, len < sizeof text ? len : 0);
-        name = name || rlock__numeric(text) ? name : host;
+        if (!name && !rlock__numeric(text)) {
+            name = host;
+        }
     } while (*list);
     if (name && !config->loop.resolve) {
         *detail = name;

@@ -36,7 +36,7 @@
 #include "store/redis/cluster_map.h"
 
 #define RLOCK__MAP_US 1000000   /* the least time between two questions for the map */
-#define RLOCK__HOPS 5           /* to so many nodes a request is led in a row */
+#define RLOCK__HOPS_MAX 5       /* to so many nodes a request is led in a row */
 #define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
 #define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
 #define RLOCK__CLUSTER_TEXTS 4
@@ -338,8 +338,8 @@ static void rlock__cluster_want(rlock__cluster *cluster) {
 static void rlock__cluster_refuse(rlock__cluster *cluster, rlock_request *request,
                                   rlock_fault fault) {
     request->sent_us = rlock_client_now_us(cluster->client);
-    request->store.where = RLOCK__QUEUED;
-    request->store.how = (uint8_t)fault;
+    request->store.stage = RLOCK__QUEUED;
+    request->store.own[RLOCK__FAULT] = (uint8_t)fault;
     rlock__list_append(&cluster->refused, &request->store.link);
     rlock__cluster_plan(cluster);
 }
@@ -357,7 +357,7 @@ static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool a
     }
 #endif
     rlock__redis_submit(peer->redis, request);
-    request->store.asks = asks;
+    request->store.own[RLOCK__ASKING] = asks;
 }
 
 /* Sends a request to the node that has the slot of its key, as far as is known. */
@@ -370,7 +370,7 @@ static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request
     if (cluster->mapped) {
         rlock__cluster_refuse(cluster, request, RLOCK_FAULT_BUSY); /* nobody has it now */
     } else {
-        request->store.where = RLOCK__QUEUED;
+        request->store.stage = RLOCK__QUEUED;
         rlock__list_append(&cluster->waiting, &request->store.link);
     }
     rlock__cluster_want(cluster);
@@ -394,7 +394,7 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
         rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
     }
 #endif
-    if (request->store.hops >= RLOCK__HOPS) {
+    if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
     next = rlock__peer_at(cluster, there.host ? there.host : peer->host,
@@ -403,7 +403,7 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
         return false;
     }
     slot = rlock__key_slot(request->key, request->key_len);
-    request->store.hops++;
+    request->store.own[RLOCK__HOPS]++;
     rlock__peer_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
         rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
@@ -477,7 +477,7 @@ static void rlock__peer_loses(rlock__peer *peer) {
             unsigned slot = rlock__key_slot(request->key, request->key_len);
             next = at->next;
             if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != peer->number &&
-                !request->store.asks) {
+                !request->store.own[RLOCK__ASKING]) {
                 rlock__list_remove(at);
                 rlock__cluster_route(cluster, request);
             }
@@ -642,7 +642,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
-        answer.fault = (rlock_fault)request->store.how;
+        answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
         answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
         rlock__list_remove(&request->store.link);
         cluster->events->answered(cluster->owner, request, &answer);
@@ -815,7 +815,7 @@ static const rlock_store_events rlock__peer_events = {rlock__peer_answered, rloc
 /* --- the store --- */
 
 static void rlock__cluster_submit(void *state, rlock_request *request) {
-    request->store.hops = 0;
+    request->store.own[RLOCK__HOPS] = 0;
     rlock__cluster_route((rlock__cluster *)state, request);
 }
 
@@ -871,7 +871,13 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     if (!why && cluster->left && slot != cluster->left_slot) {
         why = "the keys are of several slots of the cluster; give them one hash tag {...}";
     }
-    cluster->left = why ? 0 : cluster->left ? cluster->left - 1 : terms ? terms->count - 1 : 0;
+    if (why) {
+        cluster->left = 0;
+    } else if (cluster->left) {
+        cluster->left--;
+    } else if (terms) { /* the first of them */
+        cluster->left = terms->count - 1;
+    }
     cluster->left_slot = slot;
     return why;
 }

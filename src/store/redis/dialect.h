@@ -72,7 +72,9 @@ static const char *rlock__error_words(const char *text) {
     while (at != text && strncmp(at, "@user_script:", 13) == 0 && strstr(at + 13, ": ")) {
         at = strstr(at + 13, ": ") + 2;
     }
-    at += at != text && *at == '-';
+    if (at != text && *at == '-') {
+        at++;
+    }
     return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
 }
 
@@ -248,7 +250,8 @@ static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint3
     }
 }
 
-RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static uint8_t rlock__encoding(const rlock__redis *redis,
+                                               const rlock_request *request) {
     unsigned flags = request->flags & ~RLOCK_REQUEST_ONCE;
     bool terms = RLOCK__HAS_KINDS && request->terms;
     bool more = flags || request->fences || terms || rlock__is_redisson(redis);
@@ -256,9 +259,9 @@ RLOCK__NOINLINE static uint8_t rlock__how(const rlock__redis *redis, const rlock
                  (request->op == RLOCK_OP_RELEASE && redis->native && !terms);
     bool forced = RLOCK__HAS_KINDS && request->op == RLOCK_OP_FORCE;
     if (forced) { /* else an acquire after it could overtake it, and would be taken away by it */
-        return RLOCK__HOW_EVAL;
+        return RLOCK__AS_EVAL;
     }
-    return plain ? RLOCK__HOW_PLAIN : RLOCK__HOW_SCRIPT;
+    return plain ? RLOCK__AS_PLAIN : RLOCK__AS_SCRIPT;
 }
 
 static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
@@ -312,7 +315,8 @@ static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, 
 /* The command, its script, and how many keys follow. */
 static void rlock__put_head(rlock__redis *redis, const rlock_request *request, uint32_t keys,
                             uint32_t arguments) {
-    bool full = request->store.how == RLOCK__HOW_EVAL || request->store.how == RLOCK__HOW_FULL;
+    bool full = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL ||
+                request->store.own[RLOCK__ENCODING] == RLOCK__AS_FULL;
     rlock__put_command(redis, 3u + keys + arguments);
     rlock__put_eval(redis, rlock__script_of(redis, request), full, keys);
 }
@@ -331,11 +335,23 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     bool channel = !lease && request->op != RLOCK_OP_INSPECT && rlock__is_redisson(redis);
     bool sharded = channel && rlock__has_shards(redis);
     bool renew = request->op == RLOCK_OP_RENEW;
-    uint32_t keys = rlock__request_keys(request), i;
+    uint32_t keys = rlock__request_keys(request), arguments = 0, i;
     const char *key;
     size_t len;
-    rlock__put_head(redis, request, keys << fence,
-                    0u + !question + (channel || lease) + renew + sharded + fence);
+    if (!question) { /* they are put below, in this order */
+        arguments++;
+    }
+    if (lease || channel) {
+        arguments++;
+    }
+    if (renew || sharded) { /* never both */
+        arguments++;
+    }
+    if (fence) {
+        keys *= 2;
+        arguments++;
+    }
+    rlock__put_head(redis, request, keys, arguments);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__put_bytes(redis, key, len);
     }
@@ -367,7 +383,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
     char sort = rlock__sort(request);
-    rlock__put_head(redis, request, 2u + fence, arguments[request->op]);
+    rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
     if (fence) {
@@ -389,7 +405,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_cut(redis, request);
     }
     if (acquire) {
-        const char *heard = redis->notifying ? "1" : "1.5";
+        const char *heard = redis->notify == RLOCK__NOTIFY_ON ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
         rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
         rlock__put_number(redis, request->fences);
@@ -398,10 +414,10 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
 
 static void rlock__put_request(rlock__redis *redis, rlock_request *request) {
     RLOCK_ASSERT(request->key_len);
-    if (request->store.how == RLOCK__HOW_BEST) {
-        request->store.how = rlock__how(redis, request);
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST) {
+        request->store.own[RLOCK__ENCODING] = rlock__encoding(redis, request);
     }
-    if (request->store.how == RLOCK__HOW_PLAIN) {
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         rlock__put_plain(redis, request);
     } else if (rlock__is_queued(request)) {
         rlock__put_queued(redis, request);
@@ -415,7 +431,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
     rlock__put_command(redis, 6u + 2u * command->count);
-    rlock__put_eval(redis, rlock__lua_string_renew_many, command->how == RLOCK__HOW_EVAL,
+    rlock__put_eval(redis, rlock__lua_string_renew_many, command->encoding == RLOCK__AS_EVAL,
                     command->count);
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
@@ -516,7 +532,7 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
         answer->text = reply->str;
     } else if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__parse_question(request, reply, answer, info);
-    } else if (acquire && request->store.how == RLOCK__HOW_PLAIN) {
+    } else if (acquire && request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         if (reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "OK") == 0) {
             answer->outcome = RLOCK_OUTCOME_DONE;
         }
@@ -531,8 +547,9 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
             answer->outcome = RLOCK_OUTCOME_HELD;
             answer->left_ms = reply->integer;
         }
-    } else if (reply->type == REDIS_REPLY_INTEGER && request->store.how != RLOCK__HOW_BEST &&
-               reply->integer >= -1 && reply->integer <= 1) {
+    } else if (reply->type == REDIS_REPLY_INTEGER &&
+               request->store.own[RLOCK__ENCODING] != RLOCK__AS_BEST && reply->integer >= -1 &&
+               reply->integer <= 1) {
         answer->outcome = reply->integer == 1   ? RLOCK_OUTCOME_DONE
                           : reply->integer == 0 ? RLOCK_OUTCOME_STOLEN
                                                 : RLOCK_OUTCOME_GONE;

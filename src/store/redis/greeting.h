@@ -27,10 +27,15 @@ static void rlock__redis_greeted(rlock__redis *redis) {
         redis->open_epoch = redis->lost_epoch;
     }
     redis->lost_id = 0;
-    redis->tracking_refused = redis->push_refused = redis->notify_refused = false;
+    redis->changes = RLOCK__CHANGES_TRACKED;
     redis->shards_refused = false;
-    redis->batches = /* HEXISTS has no form that is no read; keys of a node are of several slots */
-        !rlock__is_redisson(redis) && !rlock__is_node(redis);
+    if (redis->notify == RLOCK__NOTIFY_REFUSED) {
+        redis->notify = RLOCK__NOTIFY_WANTED;
+    }
+    redis->batches = RLOCK__BATCHES_KNOWN;
+    if (rlock__is_redisson(redis) || rlock__is_node(redis)) {
+        redis->batches = RLOCK__BATCHES_NONE; /* HEXISTS always reads; a node has several slots */
+    }
     redis->events->up(redis->owner, NULL);
 }
 

@@ -240,7 +240,7 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
-    if (!command->requests[0]->store.asks) {
+    if (!command->requests[0]->store.own[RLOCK__ASKING]) {
         return true;
     }
     rlock__put_words(redis, "ASKING", 0);
@@ -250,7 +250,8 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 /* Sends the command that was formatted last. */
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
-    if (!sent && command->requests[0]->store.asks) { /* else another command would have asked */
+    if (!sent && command->requests[0]
+                     ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
         rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
@@ -354,14 +355,14 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->tracking_refused && rlock__is_redisson(redis);
+    return redis->changes == RLOCK__CHANGES_CHANNELS;
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    unsigned what =
-        (on ? RLOCK_PUSH_CHANGES : 0u) | (redis->notifying ? RLOCK_PUSH_NOTIFICATIONS : 0u);
-    RLOCK_ASSERT(!redis->notifying || redis->subscribed);
+    bool notifies = redis->notify == RLOCK__NOTIFY_ON;
+    unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (notifies ? RLOCK_PUSH_NOTIFICATIONS : 0u);
+    RLOCK_ASSERT(!notifies || redis->subscribed);
     if (redis->pushing != what) {
         redis->pushing = what;
         redis->events->pushing(redis->owner, NULL, what);
@@ -387,10 +388,10 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
 
 /* What the push connection is wanted for, and not refused. */
 static bool rlock__tracks(const rlock__redis *redis) {
-    return redis->push_wanted && !redis->push_refused;
+    return redis->push_wanted && redis->changes != RLOCK__CHANGES_REFUSED;
 }
 static bool rlock__wants_notifications(const rlock__redis *redis) {
-    return RLOCK__HAS_KINDS && redis->queue_wanted && !redis->notify_refused;
+    return RLOCK__HAS_KINDS && redis->queue_wanted && redis->notify != RLOCK__NOTIFY_REFUSED;
 }
 
 /* True if something is to be heard on the push connection. */
@@ -502,15 +503,16 @@ static void rlock__conn_bury(rlock__conn *conn) {
         rlock_fault why = rlock__classify(conn->text);
         bool refused =
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
-        bool last =
-            RLOCK__HAS_KINDS && redis->subscribed && redis->notify_wanted && !redis->notifying;
-        if (refused) {
-            redis->notify_refused = true;
+        bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->notify == RLOCK__NOTIFY_WANTED;
+        if (refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
+            redis->notify = RLOCK__NOTIFY_REFUSED;
+        } else if (redis->notify == RLOCK__NOTIFY_ON) {
+            redis->notify = RLOCK__NOTIFY_WANTED;
         }
         if (refused && !last) {
-            redis->push_refused = true;
+            redis->changes = RLOCK__CHANGES_REFUSED;
         }
-        redis->subscribed = redis->notifying = redis->tracked = false;
+        redis->subscribed = redis->tracked = false;
         redis->sharded = conn->shard = false;
 #if RLOCK__HAS_REPLICAS
         if (redis->sync) {
@@ -536,7 +538,9 @@ static void rlock__conn_bury(rlock__conn *conn) {
     conn->strayed = false;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
-        conn->place->failures += !was_ready;
+        if (!was_ready) {
+            conn->place->failures++;
+        }
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
         redis->stats->faults++;
@@ -593,8 +597,8 @@ static bool rlock__is(const char *text, size_t len, const char *word) {
 /* True for the channel on which this client is notified: prefix and id. */
 static bool rlock__is_own_channel(const rlock__redis *redis, const char *text, size_t len) {
     size_t head = strlen(redis->prefix);
-    return RLOCK__HAS_KINDS && redis->notify_wanted && len == head + RLOCK__TOKEN_HEAD - 1 &&
-           memcmp(text, redis->prefix, head) == 0 &&
+    return RLOCK__HAS_KINDS && redis->notify != RLOCK__NOTIFY_UNUSED &&
+           len == head + RLOCK__TOKEN_HEAD - 1 && memcmp(text, redis->prefix, head) == 0 &&
            memcmp(text + head, rlock_client_id(redis->client), len - head) == 0;
 }
 

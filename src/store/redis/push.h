@@ -36,7 +36,7 @@ static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
-        redis->notifying = true;
+        redis->notify = RLOCK__NOTIFY_ON;
     } else if (!redis->subscribed) {
         redis->subscribed = true;
         rlock__notify_subscribe(redis);
@@ -120,7 +120,7 @@ static void rlock__channel_listen(rlock__redis *redis, const char *key, size_t l
 
 /* Subscribes to the channel on which this client is notified, if any key is of a queued kind. */
 RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
-    if (!RLOCK__HAS_KINDS || !redis->notify_wanted || redis->notify_refused || !redis->subscribed) {
+    if (!RLOCK__HAS_KINDS || redis->notify != RLOCK__NOTIFY_WANTED || !redis->subscribed) {
         return;
     }
     rlock__put_words(redis, "SUBSCRIBE", 1);
@@ -133,6 +133,14 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
 static void rlock__push_spare(rlock__redis *redis) {
     if (!rlock__pushes(redis)) {
         rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+    }
+}
+
+/* Changes are told on channels, or not at all. */
+static void rlock__tracking_refused(rlock__redis *redis) {
+    redis->changes = RLOCK__CHANGES_REFUSED;
+    if (rlock__is_redisson(redis)) {
+        redis->changes = RLOCK__CHANGES_CHANNELS;
     }
 }
 
@@ -157,8 +165,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     if (!redis->tracked) {
-        redis->tracking_refused = true; /* ACL, or Redis before 6.0: channels, or polling */
-        redis->push_refused = !rlock__by_channel(redis);
+        rlock__tracking_refused(redis); /* ACL, or Redis before 6.0 */
         rlock__conn_log(conn, RLOCK_LOG_INFO, "no client tracking", reply->str);
     }
     if (redis->push.state != RLOCK__CONN_READY) {
@@ -190,8 +197,7 @@ static void rlock__track(rlock__redis *redis) {
         return;
     }
     if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
-        redis->tracking_refused = true;
-        redis->push_refused = !rlock__by_channel(redis);
+        rlock__tracking_refused(redis);
     }
     if (!rlock__listens(redis)) {
         rlock__push_spare(redis);

@@ -51,19 +51,27 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
 #define RLOCK__BATCH_ROOM (RLOCK__BATCH_BYTES + 4096u) /* with all the rest of it */
 
-enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.where */
+enum { RLOCK__QUEUED, RLOCK__FLYING }; /* rlock_request.store.stage */
+
+/* What the bytes of rlock_request.store.own are. */
+enum {
+    RLOCK__ENCODING, /* RLOCK__AS_... */
+    RLOCK__HOPS,     /* of a cluster: by how many redirects the request came to its node */
+    RLOCK__ASKING,   /* of a cluster: the last of them was ASK */
+    RLOCK__FAULT     /* of a cluster: why no node has the request */
+};
 
 /* The queues of requests: urgent ones, then one for each operation, then acquires that wait until
  * it is known whether the server is in quarantine. */
 enum { RLOCK__URGENT = 0, RLOCK__PARKED = 4, RLOCK__QUEUES };
 
-enum { /* rlock_request.store.how */
-       RLOCK__HOW_BEST = 0,
-       RLOCK__HOW_PLAIN,  /* by one command of the server */
-       RLOCK__HOW_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
-       RLOCK__HOW_EVAL,   /* by the script in full: the server does not know it */
-       RLOCK__HOW_BEHIND, /* by its SHA-1 after another request that sends it in full now */
-       RLOCK__HOW_FULL    /* by the script in full, after BEHIND did not help */
+enum { /* how a request is sent */
+       RLOCK__AS_BEST = 0,
+       RLOCK__AS_PLAIN,  /* by one command of the server */
+       RLOCK__AS_SCRIPT, /* by the script's SHA-1: that one said no, or more is wanted */
+       RLOCK__AS_EVAL,   /* by the script in full: the server does not know it */
+       RLOCK__AS_BEHIND, /* by its SHA-1 after another request that sends it in full now */
+       RLOCK__AS_FULL    /* by the script in full, after BEHIND did not help */
 };
 
 enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
@@ -156,7 +164,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
     rlock_link link;
-    uint8_t count, op, how;
+    uint8_t count, op, encoding; /* RLOCK__AS_... */
     uint8_t kept; /* how many of the requests, from the first on, are answered when synced */
     bool ours;
     bool tells; /* its request's script in full */
@@ -228,26 +236,44 @@ typedef struct rlock__quarantine {
 
 #endif /* RLOCK__HAS_REPLICAS */
 
+/* Whether a server runs the script of many renewals. */
+enum {
+    RLOCK__BATCHES_NONE,
+    RLOCK__BATCHES_UNTOLD, /* it has to be sent that script in full first */
+    RLOCK__BATCHES_KNOWN
+};
+
+/* By what a server tells of changes of keys. */
+enum {
+    RLOCK__CHANGES_TRACKED,  /* by client tracking */
+    RLOCK__CHANGES_CHANNELS, /* by the channels of Redisson: tracking is refused */
+    RLOCK__CHANGES_REFUSED   /* by nothing: keys are looked at again and again */
+};
+
+/* How notifications stand, on the client's own channel. */
+enum {
+    RLOCK__NOTIFY_UNUSED, /* no key is of a queued kind */
+    RLOCK__NOTIFY_WANTED,
+    RLOCK__NOTIFY_ON,     /* the channel is subscribed to */
+    RLOCK__NOTIFY_REFUSED /* by an ACL of the server of this connection */
+};
+
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
     bool native;              /* the server of this connection knows DELIFEQ */
-    bool batches;             /* the server of this connection runs the script of many renewals */
-    bool batch_unknown;       /* it has to be sent that script in full first */
     bool node;                /* of a cluster: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
     bool roleless;            /* INFO did not say whether that server is a replica */
     bool push_wanted;         /* some key was to be watched */
-    bool tracking_refused;    /* by the server of this connection: its version, or an ACL */
-    bool push_refused;        /* channels too, or they would not help */
     bool tracked, subscribed, closing;
-    bool notify_wanted;  /* some key is of a queued kind: notifications are wanted */
     bool queue_wanted;   /* a handle of this client has waited in a queue */
-    bool notify_refused; /* notifications are refused, by an ACL */
-    bool notifying;      /* the client's own channel is subscribed to */
     bool sharded;        /* this push connection asked for channels of slots */
     bool shards_refused; /* and may not, or the server knows none */
     bool shards_moved;   /* another node has the slot of one: a newer map is wanted */
     bool overflow;       /* of the buffer */
+    uint8_t batches;     /* RLOCK__BATCHES_... of the server of this connection */
+    uint8_t changes;     /* RLOCK__CHANGES_... of the server of this connection */
+    uint8_t notify;      /* RLOCK__NOTIFY_... */
     rlock_client *client;
     const rlock_store_events *events;
     void *owner;

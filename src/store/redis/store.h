@@ -29,11 +29,11 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     RLOCK_ASSERT(request->key_len);
-    request->store.how = RLOCK__HOW_BEST;
-    request->store.where = RLOCK__QUEUED;
-    request->store.asks = 0;
-    if (rlock__is_queued(request) && !redis->notify_wanted) {
-        redis->notify_wanted = true; /* with the push connection, once that is wanted */
+    request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEST;
+    request->store.stage = RLOCK__QUEUED;
+    request->store.own[RLOCK__ASKING] = 0;
+    if (rlock__is_queued(request) && redis->notify == RLOCK__NOTIFY_UNUSED) {
+        redis->notify = RLOCK__NOTIFY_WANTED; /* with the push connection, once that is wanted */
         rlock__notify_subscribe(redis);
     }
     rlock__list_append(&redis->queues[urgent ? RLOCK__URGENT : 1 + request->op],
@@ -42,8 +42,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
 }
 
 static bool rlock__redis_forget(void *state, rlock_request *request) {
-    bool maybe = request->store.where == RLOCK__FLYING;
-    RLOCK_ASSERT(maybe || request->store.where == RLOCK__QUEUED);
+    bool maybe = request->store.stage == RLOCK__FLYING;
+    RLOCK_ASSERT(maybe || request->store.stage == RLOCK__QUEUED);
     (void)state;
     if (maybe) {
         rlock__command *command = (rlock__command *)request->store.data;
@@ -60,31 +60,31 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 
 /* Lets it go out once more, in another way. */
 RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
-                                                 uint8_t how) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
-    request->store.how = how;
+                                                 uint8_t encoding) {
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    request->store.own[RLOCK__ENCODING] = encoding;
     request->next = 0; /* it may have asked already */
-    request->store.where = RLOCK__QUEUED;
+    request->store.stage = RLOCK__QUEUED;
     rlock__list_append(&redis->queues[RLOCK__URGENT], &request->store.link);
 }
 
 /* Whether the reply only says that it has to be asked in another way. */
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
-    bool behind = request->store.how == RLOCK__HOW_BEHIND;
-    if (request->store.how == RLOCK__HOW_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
+    bool behind = request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEHIND;
+    if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
-    } else if (request->store.how == RLOCK__HOW_PLAIN) {
+    } else if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
         again = (error && !rlock__redirected(reply->str)) ||
                 (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
     }
     if (again) {
-        rlock__request_again(redis, request, RLOCK__HOW_SCRIPT);
-    } else if (error && (request->store.how == RLOCK__HOW_SCRIPT || behind) &&
+        rlock__request_again(redis, request, RLOCK__AS_SCRIPT);
+    } else if (error && (request->store.own[RLOCK__ENCODING] == RLOCK__AS_SCRIPT || behind) &&
                strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        rlock__request_again(redis, request, behind ? RLOCK__HOW_FULL : RLOCK__HOW_EVAL);
+        rlock__request_again(redis, request, behind ? RLOCK__AS_FULL : RLOCK__AS_EVAL);
         again = true;
     }
     return again;
@@ -118,14 +118,15 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
     bool each = reply->type == REDIS_REPLY_STRING && reply->len == command->count;
     bool refused = reply->type == REDIS_REPLY_ERROR && /* it speaks of the script */
                    rlock__classify(reply->str) != RLOCK_FAULT_BUSY;
-    uint8_t how = RLOCK__HOW_SCRIPT;
+    uint8_t encoding = RLOCK__AS_SCRIPT;
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->op == RLOCK_OP_RENEW);
-    if (refused && command->how == RLOCK__HOW_SCRIPT && strncmp(reply->str, "NOSCRIPT", 8) == 0) {
-        redis->batch_unknown = true;
-        how = RLOCK__HOW_BEST;
+    if (refused && command->encoding == RLOCK__AS_SCRIPT &&
+        strncmp(reply->str, "NOSCRIPT", 8) == 0) {
+        redis->batches = RLOCK__BATCHES_UNTOLD;
+        encoding = RLOCK__AS_BEST;
     } else if (refused) {
-        redis->batches = false;
+        redis->batches = RLOCK__BATCHES_NONE;
     }
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
@@ -137,7 +138,7 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
         if (each && reply->str[i] == '1') {
             rlock__answer(redis, request, &answer);
         } else if (each || refused) {
-            rlock__request_again(redis, request, how);
+            rlock__request_again(redis, request, encoding);
         } else {
             rlock__answer_one(redis, request, reply);
         }
@@ -213,7 +214,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
-    return request->op == RLOCK_OP_RENEW && request->store.how == RLOCK__HOW_BEST &&
+    return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
            request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
            !(RLOCK__HAS_KINDS && request->terms);
 }
@@ -222,13 +223,14 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
 static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
     size_t bytes = 0;
-    RLOCK_ASSERT(first->store.where == RLOCK__QUEUED);
+    RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
     command->redis = redis;
     command->requests = &command->one;
     command->count = command->kept = 0;
     command->op = first->op;
-    command->how = RLOCK__HOW_SCRIPT;
-    if (redis->batches && rlock__batched(first, first) && first->store.link.next != queue) {
+    command->encoding = RLOCK__AS_SCRIPT;
+    if (redis->batches != RLOCK__BATCHES_NONE && rlock__batched(first, first) &&
+        first->store.link.next != queue) {
         if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
             command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
         }
@@ -255,17 +257,17 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
-        if (request->store.how == RLOCK__HOW_EVAL &&
+        if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL &&
             redis->told == rlock__script_of(redis, request)) {
-            request->store.how = RLOCK__HOW_BEHIND;
+            request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEHIND;
         }
-        command->tells = request->store.how == RLOCK__HOW_EVAL;
+        command->tells = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL;
         rlock__put_request(redis, request);
         return;
     }
-    if (redis->batch_unknown) {
-        redis->batch_unknown = false;
-        command->how = RLOCK__HOW_EVAL;
+    if (redis->batches == RLOCK__BATCHES_UNTOLD) {
+        redis->batches = RLOCK__BATCHES_KNOWN;
+        command->encoding = RLOCK__AS_EVAL;
     }
     rlock__put_batch(redis, command);
 }
@@ -322,9 +324,13 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
-    sent = sent && rlock__command_asks(redis, command);
+    if (sent) {
+        sent = rlock__command_asks(redis, command);
+    }
     rlock__command_put(redis, command);
-    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
+    if (sent) {
+        sent = rlock__command_send(redis, command, rlock__on_reply);
+    }
     if (sent && command->tells) {
         redis->told = rlock__script_of(redis, command->requests[0]);
     }
@@ -339,7 +345,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         rlock_request *request = command->requests[i];
         request->sent_us = sent_us;
         request->store.data = command;
-        request->store.where = RLOCK__FLYING;
+        request->store.stage = RLOCK__FLYING;
         if (sent && request->op == RLOCK_OP_ACQUIRE) {
             request->store.note = rlock__epoch_noted(redis, request->store.note);
         }
@@ -513,7 +519,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
         rlock__list_remove(&request->store.link);
         if (usable && request->op == RLOCK_OP_RELEASE) {
             unsigned row = 1u << rlock__row(redis, request);
-            request->store.how = known & row ? RLOCK__HOW_SCRIPT : RLOCK__HOW_EVAL;
+            request->store.own[RLOCK__ENCODING] = known & row ? RLOCK__AS_SCRIPT : RLOCK__AS_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__goodbye_say(redis, aside);
             known |= row;
@@ -705,11 +711,14 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    failed = failed || !redis->buffer ||
-             !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-             !rlock__conn_init(&redis->push, redis, &redis->place);
+    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->place) ||
+        !rlock__conn_init(&redis->push, redis, &redis->place)) {
+        failed = true;
+    }
 #if RLOCK__HAS_REPLICAS
-    failed = failed || !rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config);
+    if (!rlock__quarantine_init(redis, config) || !rlock__sync_init(redis, config)) {
+        failed = true;
+    }
 #endif
 #if RLOCK__HAS_SENTINEL
     if (config->sentinels && !failed) {

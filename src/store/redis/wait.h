@@ -23,7 +23,7 @@
 #include "store/redis/link.h"
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
-    RLOCK_ASSERT(request->store.where == RLOCK__FLYING);
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
     if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
@@ -122,7 +122,7 @@ static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     back.flags = 0;
     back.fences = 0;
     back.next = 0;
-    back.store.how = RLOCK__HOW_EVAL;
+    back.store.own[RLOCK__ENCODING] = RLOCK__AS_EVAL;
     if (!rlock__command_asks(redis, command)) {
         return false;
     }
