@@ -61,7 +61,7 @@
  *     >>redis-push       what the server reports unasked
  *     >>redis-sentinel   where the primary is, asked of Sentinels
  *     >>redis-quarantine a server that may have lost holds grants none until they would have ended
- *     >>redis-greeting   a connection from the first attempt until it can be used
+ *     >>redis-handshake  a connection from the first attempt until it can be used
  *     >>redis-store      requests in their order, many in one command, and what is answered
  *     >>redis-url        config.url, one text for the address and all settings that a text can say
  *     >>cluster-map      the slots of a cluster
@@ -3499,7 +3499,7 @@ enum { /* how a request is sent */
        RLOCK__AS_FULL    /* by the script in full, after BEHIND did not help */
 };
 
-enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
+enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_HANDSHAKE, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
  * NAME to QUARANTINE leaves together. ROLE is asked for where INFO does not tell it: no ACL forbids
@@ -3564,12 +3564,12 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     int state, fd;
-    int step;      /* of the greeting, that is said next */
+    int step;      /* of the handshake, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
     uint32_t repeats;  /* how many attempts before the last ended with the same text */
     rlock_fault fault; /* why it is going down, or went down last */
-    int64_t ready_us;  /* when the greeting was over */
+    int64_t ready_us;  /* when the handshake was over */
     int64_t alive_us;  /* the last complete reply, or the first command after silence */
     int64_t heard_us;  /* the last complete reply */
     long long id;      /* CLIENT ID; 0 = unknown */
@@ -3584,7 +3584,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     char words[RLOCK__WORDS];        /* its text, with a NUL */
     char text[128];
     char run_id[RLOCK__IDENTITY +
-                1]; /* of the server's process, of the last greeting; empty = unknown */
+                1]; /* of the server's process, of the last handshake; empty = unknown */
 } rlock__conn;
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
@@ -3648,8 +3648,8 @@ typedef struct rlock__quarantine {
     int64_t ms;
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
-    uint32_t asked;                   /* questions on their way, besides that of the greeting */
-    bool late;                        /* the greeting did not ask this */
+    uint32_t asked;                   /* questions on their way, besides that of the handshake */
+    bool late;                        /* the handshake did not ask this */
     bool unmapped;                    /* of a node: waits for a map of its slots */
     bool led;                         /* ... because its marker was elsewhere */
     char marker[RLOCK__MARKER];       /* its key, after the prefix; empty: a node without slots */
@@ -5390,7 +5390,7 @@ static void rlock__conn_prepare(const rlock__conn *conn) {
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
-    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
+    bool started = tls && conn->state >= RLOCK__CONN_HANDSHAKE;
     char words[sizeof conn->text] = "";
     int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
     RLOCK_ASSERT(conn->ac);
@@ -6925,14 +6925,14 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     }
 }
 
-/* The address that was told is that of a primary, as far as its greeting says. */
+/* The address that was told is that of a primary, as far as its handshake says. */
 static void rlock__sentinel_proved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = false;
     }
 }
 
-/* It is not: a server whose greeting may not say so says it now. */
+/* It is not: a server whose handshake may not say so says it now. */
 static void rlock__sentinel_disproved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = true;
@@ -6973,13 +6973,13 @@ static void rlock__redis_strays(rlock__redis *redis, const char *text) {
  * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
  *
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
- * greeting of each command connection asks how long the server has to grant nothing, counted by
+ * handshake of each command connection asks how long the server has to grant nothing, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
  * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
  *
  * A node of a cluster keeps its marker in a slot of its own: see rlock__peer_mark. While a question
- * is on its way after the greeting, acquires wait for the answer.
+ * is on its way after the handshake, acquires wait for the answer.
  */
 
 #if RLOCK__HAS_REPLICAS
@@ -7120,7 +7120,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
+/* Asks once more. Without a connection the next handshake asks; if one has gone too far for that,
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
     bool usable = rlock__conn_usable(&redis->commands);
@@ -7174,11 +7174,11 @@ static void rlock__quarantine_free(rlock__redis *redis) {
 #endif /* RLOCK__HAS_REPLICAS */
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-greeting - a connection from the first attempt until it can be used
+ * >>redis-handshake - a connection from the first attempt until it can be used
  */
 
-/* The greeting is over. What was lost and is not surely gone stays open from there on. */
-static void rlock__redis_greeted(rlock__redis *redis) {
+/* The handshake is over. What was lost and is not surely gone stays open from there on. */
+static void rlock__handshake_over(rlock__redis *redis) {
     if (redis->lost_epoch > redis->gone_epoch) {
         redis->open_epoch = redis->lost_epoch;
     }
@@ -7210,7 +7210,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
-        rlock__redis_greeted(redis);
+        rlock__handshake_over(redis);
     }
 #if RLOCK__HAS_REPLICAS
     if (conn != &redis->commands) {
@@ -7258,9 +7258,9 @@ static bool rlock__step_joins(int step) {
     return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
-static void rlock__conn_greet(rlock__conn *conn);
+static void rlock__conn_handshake(rlock__conn *conn);
 
-static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
+static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
     int step = (int)(intptr_t)data;
@@ -7305,11 +7305,11 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         redis->gone_epoch = redis->lost_epoch;
     }
     if (!conn->outstanding) {
-        rlock__conn_greet(conn);
+        rlock__conn_handshake(conn);
     }
 }
 
-/* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
+/* Sends a step of the handshake: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
@@ -7319,7 +7319,7 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
         redis->quarantine->late = false;
-        rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+        rlock__conn_say(conn, rlock__on_handshake, (void *)(intptr_t)step);
         return;
     }
 #endif
@@ -7328,12 +7328,12 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         rlock__put_text(redis, user);
     }
     rlock__put_text(redis, last);
-    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+    rlock__conn_say(conn, rlock__on_handshake, (void *)(intptr_t)step);
 }
 
-/* Sends the next step of the greeting, and those that leave together with it; or declares the
+/* Sends the next step of the handshake, and those that leave together with it; or declares the
  * connection ready. A Sentinel has users of its own, and is told no more than a name. */
-static void rlock__conn_greet(rlock__conn *conn) {
+static void rlock__conn_handshake(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, sentinel = rlock__is_sentinel(conn);
     const char *user = redis->username;
@@ -7387,7 +7387,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
-    conn->state = RLOCK__CONN_GREETING;
+    conn->state = RLOCK__CONN_HANDSHAKE;
     conn->redis->stats->connects++;
     conn->step = 0;
     tls = rlock__conn_tls(conn);
@@ -7406,8 +7406,8 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
-        rlock__conn_greet(conn);
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
+        rlock__conn_handshake(conn);
     }
     if (conn->ac && !conn->doomed && conn->ac->err) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
@@ -7666,7 +7666,7 @@ static void rlock__conn_idles(rlock__conn *conn) {
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;
     }
-    if (rlock__is_sentinel(conn)) { /* in a greeting an answer is out */
+    if (rlock__is_sentinel(conn)) { /* in a handshake an answer is out */
         rlock__sentinel_ask(redis);
     } else if (conn == &redis->push && redis->subscribed) {
         rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
@@ -7706,7 +7706,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
         rlock__conn_idles(conn);
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn != &redis->commands)) {
+    if (conn->state >= RLOCK__CONN_HANDSHAKE && (conn->outstanding || conn != &redis->commands)) {
         int64_t due_us = conn->alive_us + rlock__conn_quiet_us(conn);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }
@@ -8083,7 +8083,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
 
 /* Writes now; a socket that took no more is waited for. */
 static void rlock__conn_flush(rlock__conn *conn) {
-    if (conn->ac && conn->state >= RLOCK__CONN_GREETING && !conn->blocked) {
+    if (conn->ac && conn->state >= RLOCK__CONN_HANDSHAKE && !conn->blocked) {
         rlock__conn_visit(conn, RLOCK_IO_WRITE);
     } else {
         rlock__conn_tend(conn);
@@ -8408,7 +8408,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
 #endif
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
-    redis->room = 256; /* enough to greet */
+    redis->room = 256; /* enough for a handshake */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
     for (i = 0; i < RLOCK__QUEUES; i++) {
@@ -9743,7 +9743,7 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     }
 #if RLOCK__HAS_REPLICAS
     if (peer->redis->quarantine && peer->redis->quarantine->late) {
-        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the greeting */
+        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the handshake */
     }
 #endif
     if (peer->slots) {
@@ -15630,4 +15630,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 1b0f00c35b6efcff */
+/* tools/join makes this file of src/: edit that. Digest of all above: eb78dcd65c8f6e37 */

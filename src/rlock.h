@@ -286,7 +286,7 @@ extern "C" {
 
 #include "store/redis/quarantine.h"
 
-#include "store/redis/greeting.h"
+#include "store/redis/handshake.h"
 
 #include "store/redis/store.h"
 

@@ -54,7 +54,7 @@ RLOCK__C_CASTS_BEGIN
 #define RLOCK__MY_UNWIND 100  /* most calls that end one of the library's: it needs two */
 #define RLOCK__MY_OF(at, type, member) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
-enum { RLOCK__MY_DOWN, RLOCK__MY_NAMES, RLOCK__MY_CONNECTS, RLOCK__MY_GREETS, RLOCK__MY_READY };
+enum { RLOCK__MY_DOWN, RLOCK__MY_NAMES, RLOCK__MY_CONNECTS, RLOCK__MY_HANDSHAKE, RLOCK__MY_READY };
 
 /* What the library does now. It is not entered before an answer begins to come. */
 enum {
@@ -66,7 +66,7 @@ enum {
     RLOCK__MY_STORE
 };
 
-/* The greeting, a step at a time. */
+/* The handshake, a step at a time. */
 enum {
     RLOCK__MY_STEP_SET,       /* no setting changes answers; no statement outlives its timeout */
     RLOCK__MY_STEP_KNOW,      /* are the functions there, and who is the server? */
@@ -286,11 +286,11 @@ static inline void rlock__my_connect(rlock__my *my);
  * attempt. False: there is none, or somebody has to act. */
 static inline bool rlock__my_tries_next(rlock__my *my, rlock_fault fault) {
     unsigned error = my->conn ? mysql_errno(my->conn) : 0; /* 2000 and more: of the library */
-    bool connects = my->state == RLOCK__MY_CONNECTS || my->state == RLOCK__MY_GREETS;
+    bool connects = my->state == RLOCK__MY_CONNECTS || my->state == RLOCK__MY_HANDSHAKE;
     if (!connects || fault != RLOCK_FAULT_DOWN) {
         return false;
     }
-    if (!my->said[0] && (my->state == RLOCK__MY_GREETS || (error > 0 && error < 2000))) {
+    if (!my->said[0] && (my->state == RLOCK__MY_HANDSHAKE || (error > 0 && error < 2000))) {
         memcpy(my->said, my->words, sizeof my->said);
     }
     if (++my->tried >= my->address_count || rlock_client_now_us(my->client) >= my->until_us) {
@@ -407,8 +407,8 @@ static inline void rlock__my_open_next(rlock__my *my) {
 
 /* --- connecting, sending, and what comes --- */
 
-static inline void rlock__my_greet(rlock__my *my);
-static inline void rlock__my_greeted(rlock__my *my, unsigned error, MYSQL_RES *result);
+static inline void rlock__my_handshake(rlock__my *my);
+static inline void rlock__my_handshake_over(rlock__my *my, unsigned error, MYSQL_RES *result);
 static inline void rlock__my_settle(rlock__my *my, unsigned error, MYSQL_RES *result);
 
 /* Watches what the library waits for, or what the server may say. */
@@ -455,11 +455,11 @@ static inline MYSQL *rlock__my_make(void) {
 
 static inline void rlock__my_connected(rlock__my *my) {
     my->doing = RLOCK__MY_IDLE;
-    my->state = RLOCK__MY_GREETS;
+    my->state = RLOCK__MY_HANDSHAKE;
     my->step = 0;
     my->native = mariadb_connection(my->conn) != 0;
     if (rlock__my_watch(my, MYSQL_WAIT_READ)) {
-        rlock__my_greet(my);
+        rlock__my_handshake(my);
     }
 }
 
@@ -504,8 +504,8 @@ static inline void rlock__my_done(rlock__my *my, bool failed, MYSQL_RES *result)
     } else if (rlock__my_watch(my, MYSQL_WAIT_READ)) {
         rlock_timer_set(my->client, &my->timer,
                         my->alive_us + my->timeout_us * RLOCK__MY_HEARTBEAT);
-        if (my->state == RLOCK__MY_GREETS) {
-            rlock__my_greeted(my, error, result);
+        if (my->state == RLOCK__MY_HANDSHAKE) {
+            rlock__my_handshake_over(my, error, result);
         } else if (my->heartbeat) {
             my->heartbeat = false;
         } else {
@@ -955,7 +955,7 @@ static inline void rlock__my_settle(rlock__my *my, unsigned error, MYSQL_RES *re
     group->count = 0;
 }
 
-/* --- the greeting --- */
+/* --- the handshake --- */
 
 static inline void rlock__my_ready(rlock__my *my) {
     my->state = RLOCK__MY_READY;
@@ -967,7 +967,7 @@ static inline void rlock__my_ready(rlock__my *my) {
 }
 
 /* Sends what the next step says. */
-static inline void rlock__my_greet(rlock__my *my) {
+static inline void rlock__my_handshake(rlock__my *my) {
     char text[256] = "";
     bool ends = my->last_session && my->start[0] && strcmp(my->last_start, my->start) == 0;
     if (my->step == RLOCK__MY_STEP_KILL && !ends) {
@@ -1033,14 +1033,14 @@ static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fa
 }
 
 /* What the server said to a step. */
-static inline void rlock__my_greeted(rlock__my *my, unsigned error, MYSQL_RES *result) {
+static inline void rlock__my_handshake_over(rlock__my *my, unsigned error, MYSQL_RES *result) {
     MYSQL_ROW row = result ? mysql_fetch_row(result) : NULL;
     const char *wrong = NULL;
     rlock_fault fault = RLOCK_FAULT_DOWN;
     if (my->step >= RLOCK__MY_STEP_KILL && error) { /* 1094: it is gone; else it may go on */
         *(error == 1094 ? &my->gone_epoch : &my->open_epoch) = my->epoch - 1;
         my->step = RLOCK__MY_STEPS;
-        rlock__my_greet(my);
+        rlock__my_handshake(my);
         return;
     }
     if (error) {
@@ -1066,7 +1066,7 @@ static inline void rlock__my_greeted(rlock__my *my, unsigned error, MYSQL_RES *r
         }
     }
     my->step++;
-    rlock__my_greet(my);
+    rlock__my_handshake(my);
 }
 
 /* --- the store --- */
@@ -1076,7 +1076,7 @@ static inline void rlock__my_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(my->client);
     if (my->state == RLOCK__MY_DOWN) {
         rlock__my_open_next(my);
-    } else if (my->state < RLOCK__MY_GREETS) {
+    } else if (my->state < RLOCK__MY_HANDSHAKE) {
         rlock__my_fail(my, RLOCK_FAULT_DOWN,
                        my->state == RLOCK__MY_NAMES ? "the name is not resolved"
                                                     : "no answer while connecting");
@@ -1089,8 +1089,8 @@ static inline void rlock__my_fire(rlock_timer *timer) {
         }
     } else if (my->doing != RLOCK__MY_IDLE) {
         rlock_timer_set(my->client, timer, my->alive_us + my->timeout_us);
-    } else if (my->state == RLOCK__MY_GREETS) {
-        rlock__my_greet(my);
+    } else if (my->state == RLOCK__MY_HANDSHAKE) {
+        rlock__my_handshake(my);
     } else {
         my->heartbeat = true;
         rlock__my_begin(my);

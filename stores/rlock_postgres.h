@@ -93,9 +93,9 @@ static const char *const rlock__pg_sql[RLOCK__PG_STATEMENTS] = {
     "rlock.force($1::bytea, $2::text::\"char\", $3::int, $4::bigint)",
     "rlock.set_permits($1::bytea, $2::text::\"char\", $3::int, $4::int, $5::bigint)"};
 
-enum { RLOCK__PG_DOWN, RLOCK__PG_NAMES, RLOCK__PG_CONNECTS, RLOCK__PG_GREETS, RLOCK__PG_READY };
+enum { RLOCK__PG_DOWN, RLOCK__PG_NAMES, RLOCK__PG_CONNECTS, RLOCK__PG_HANDSHAKE, RLOCK__PG_READY };
 
-/* The greeting, a step at a time. */
+/* The handshake, a step at a time. */
 enum {
     RLOCK__PG_STEP_KNOW,     /* who is there, and are the functions? */
     RLOCK__PG_STEP_SET,      /* a statement does not outlive its command timeout */
@@ -343,11 +343,11 @@ static inline bool rlock__pg_walk(rlock__pg *pg) {
 /* Gives an address up that did not become ready, and goes on in what is left of the attempt. False:
  * that is nothing, or somebody has to act. */
 static inline bool rlock__pg_goes_on(rlock__pg *pg, rlock_fault fault) {
-    bool connects = pg->state == RLOCK__PG_CONNECTS || pg->state == RLOCK__PG_GREETS;
+    bool connects = pg->state == RLOCK__PG_CONNECTS || pg->state == RLOCK__PG_HANDSHAKE;
     if (fault != RLOCK_FAULT_DOWN || pg->state == RLOCK__PG_READY) {
         return false;
     }
-    if (!pg->said[0] && pg->state == RLOCK__PG_GREETS) {
+    if (!pg->said[0] && pg->state == RLOCK__PG_HANDSHAKE) {
         memcpy(pg->said, pg->words, sizeof pg->said);
     }
     if (connects && rlock_client_now_us(pg->client) < pg->until_us) {
@@ -635,7 +635,7 @@ static inline void rlock__pg_refused(rlock__pg *pg) {
     rlock__pg_fail(pg, RLOCK_FAULT_DOWN, best); /* nothing was sent */
 }
 
-static inline void rlock__pg_greet(rlock__pg *pg);
+static inline void rlock__pg_handshake(rlock__pg *pg);
 
 /* True if a warning says that a commit is not at the standby, because its wait was cancelled. Its
  * SQLSTATE is that of any warning, and its words may be of any language: so it is known by the
@@ -672,14 +672,14 @@ static inline void rlock__pg_poll(rlock__pg *pg) {
     if (status == PGRES_POLLING_FAILED) {
         rlock__pg_refused(pg);
     } else if (status == PGRES_POLLING_OK) {
-        pg->state = RLOCK__PG_GREETS;
+        pg->state = RLOCK__PG_HANDSHAKE;
         pg->step = 0;
         pg->alive_us = rlock_client_now_us(pg->client);
         PQsetErrorVerbosity(pg->conn, PQERRORS_DEFAULT);
         if (PQsetnonblocking(pg->conn, 1) != 0 || PQenterPipelineMode(pg->conn) != 1) {
             rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
         } else if (rlock__pg_watch(pg, RLOCK_IO_READ)) {
-            rlock__pg_greet(pg);
+            rlock__pg_handshake(pg);
         }
     } else {
         rlock__pg_watch(pg, status == PGRES_POLLING_READING ? RLOCK_IO_READ : RLOCK_IO_WRITE);
@@ -876,10 +876,10 @@ static inline void rlock__pg_sync(rlock__pg *pg) {
 
 /* Writes what the socket takes. */
 static inline void rlock__pg_write(rlock__pg *pg) {
-    int left = pg->conn && pg->state >= RLOCK__PG_GREETS ? PQflush(pg->conn) : 0;
+    int left = pg->conn && pg->state >= RLOCK__PG_HANDSHAKE ? PQflush(pg->conn) : 0;
     if (left < 0) {
         rlock__pg_fail(pg, RLOCK_FAULT_DOWN, PQerrorMessage(pg->conn));
-    } else if (pg->fd >= 0 && pg->state >= RLOCK__PG_GREETS) {
+    } else if (pg->fd >= 0 && pg->state >= RLOCK__PG_HANDSHAKE) {
         rlock_io_watch(pg->client, &pg->io, pg->fd,
                        left ? RLOCK_IO_READ | RLOCK_IO_WRITE : RLOCK_IO_READ);
     }
@@ -1114,7 +1114,7 @@ static inline void rlock__pg_settle(rlock__pg *pg) {
     rlock__pg_group_clear(group);
 }
 
-/* --- the greeting --- */
+/* --- the handshake --- */
 
 /* Who a server and a session are; whether the functions are there. */
 static inline int rlock__pg_know(rlock__pg *pg) {
@@ -1225,7 +1225,7 @@ static inline void rlock__pg_ready(rlock__pg *pg) {
 }
 
 /* Sends what the next step says. */
-static inline void rlock__pg_greet(rlock__pg *pg) {
+static inline void rlock__pg_handshake(rlock__pg *pg) {
     int ok = 1;
     while (pg->step < RLOCK__PG_STEPS && !rlock__pg_takes(pg, pg->step)) {
         if (pg->step == RLOCK__PG_STEP_END_LAST) {
@@ -1256,7 +1256,7 @@ static inline void rlock__pg_greet(rlock__pg *pg) {
 }
 
 /* What the server said to a step: the first of its results, or its error. */
-static inline void rlock__pg_greeted(rlock__pg *pg) {
+static inline void rlock__pg_handshake_over(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
     const PGresult *result = group->results[0];
     bool row = !group->failed && result && PQresultStatus(result) == PGRES_TUPLES_OK;
@@ -1299,7 +1299,7 @@ static inline void rlock__pg_greeted(rlock__pg *pg) {
     }
     rlock__pg_group_clear(group);
     pg->step++;
-    rlock__pg_greet(pg);
+    rlock__pg_handshake(pg);
 }
 
 /* --- what comes --- */
@@ -1341,8 +1341,8 @@ static inline void rlock__pg_result(rlock__pg *pg, PGresult *result) {
         group->out = false;
         rlock_timer_set(pg->client, &pg->timer,
                         pg->alive_us + pg->timeout_us * RLOCK__PG_HEARTBEAT);
-        if (pg->state == RLOCK__PG_GREETS) {
-            rlock__pg_greeted(pg);
+        if (pg->state == RLOCK__PG_HANDSHAKE) {
+            rlock__pg_handshake_over(pg);
             return;
         }
         if (pg->asked & ~pg->listened) {
@@ -1364,7 +1364,7 @@ static inline void rlock__pg_result(rlock__pg *pg, PGresult *result) {
         group->guilty = group->done < group->count ? group->done : group->count;
         group->error = result;
     } else if (group->done < RLOCK__PG_GROUP && !group->results[group->done] &&
-               (group->done < group->count || pg->state == RLOCK__PG_GREETS)) {
+               (group->done < group->count || pg->state == RLOCK__PG_HANDSHAKE)) {
         group->results[group->done] = result;
         group->count = group->done < group->count ? group->count : group->done + 1;
     } else {
@@ -1416,7 +1416,7 @@ static inline void rlock__pg_fire(rlock_timer *timer) {
     int64_t now_us = rlock_client_now_us(pg->client);
     if (pg->state == RLOCK__PG_DOWN) {
         rlock__pg_open_next(pg);
-    } else if (pg->state < RLOCK__PG_GREETS) {
+    } else if (pg->state < RLOCK__PG_HANDSHAKE) {
         rlock__pg_fail(pg, RLOCK_FAULT_DOWN,
                        pg->state == RLOCK__PG_NAMES ? "the name is not resolved"
                                                     : "no answer while connecting");

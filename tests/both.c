@@ -171,7 +171,7 @@ static void second_is_not_asked_for_what_the_first_refuses(void **state) {
 }
 
 /* So it can be told who comes later, and the first is not taken for a second that is not there. */
-static void second_that_was_not_heard_of_is_greeted_before_the_first_is_asked(void **state) {
+static void second_that_was_not_heard_of_has_its_handshake_before_the_first_is_asked(void **state) {
     struct owner *owner = asks(false, 0);
     (void)state;
     SAME(from.count, 0);
@@ -187,7 +187,7 @@ static void second_that_was_not_heard_of_is_greeted_before_the_first_is_asked(vo
     SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
-static void greeting_that_fails_is_the_end_of_the_attempt(void **state) {
+static void handshake_that_fails_is_the_end_of_the_attempt(void **state) {
     struct owner *owner = asks(false, 0);
     (void)state;
     scripted_up(&to);
@@ -198,7 +198,7 @@ static void greeting_that_fails_is_the_end_of_the_attempt(void **state) {
 }
 
 /* The key is of another kind there, but nobody wanted it yet: whoever asks for it is told. */
-static void greeting_at_a_key_of_another_type_fails_nothing(void **state) {
+static void handshake_at_a_key_of_another_type_fails_nothing(void **state) {
     struct owner *owner = asks(false, 0);
     (void)state;
     scripted_up(&from);
@@ -1097,9 +1097,9 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         CASE(second_is_asked_when_the_first_has_granted),
         CASE(second_is_not_asked_for_what_the_first_refuses),
-        SILENT_CASE(second_that_was_not_heard_of_is_greeted_before_the_first_is_asked),
-        SILENT_CASE(greeting_that_fails_is_the_end_of_the_attempt),
-        SILENT_CASE(greeting_at_a_key_of_another_type_fails_nothing),
+        SILENT_CASE(second_that_was_not_heard_of_has_its_handshake_before_the_first_is_asked),
+        SILENT_CASE(handshake_that_fails_is_the_end_of_the_attempt),
+        SILENT_CASE(handshake_at_a_key_of_another_type_fails_nothing),
         CASE(first_is_not_asked_while_the_second_is_down),
         CASE(words_of_the_second_are_told_if_that_is_the_reason),
         CASE(second_that_goes_down_gives_the_first_back),

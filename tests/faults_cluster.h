@@ -1436,23 +1436,23 @@ static void store_of_the_user_goes_before_a_cluster(void **state) {
     rlock_memory_free(store);
 }
 
-static bool last_word_is_kept_back; /* of the greeting of the third node */
+static bool last_word_is_kept_back; /* of the handshake of the third node */
 
-static const char *slowly_greets(const struct stage_conn *conn, const struct words *words) {
+static const char *slow_handshake(const struct stage_conn *conn, const struct words *words) {
     bool here = conn->home == SERVER(2) && last_word_is_kept_back;
 
     return here && liar_hears(words, "COMMAND INFO") ? "" : guarded_answers(conn, words);
 }
 
-/* Its greeting could not ask whether it lost holds: its marker had no name yet. */
-static void node_whose_slots_become_known_in_its_greeting_is_asked_after_it(void **state) {
+/* Its handshake could not ask whether it lost holds: its marker had no name yet. */
+static void node_whose_slots_become_known_in_its_handshake_is_asked_after_it(void **state) {
     rlock_config config;
     struct owner *held, *o;
     rlock_client *client = guarded_begins(&config, &held);
     const char *key = key_of(0, 8191);
 
     (void)state;
-    stage.script = slowly_greets;
+    stage.script = slow_handshake;
     last_word_is_kept_back = true;
     o = owner_new(client, key);
     stage.trail[0] = '\0';

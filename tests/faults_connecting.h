@@ -1,4 +1,4 @@
-/* faults_connecting.h - how a connection begins: greetings, addresses, names */
+/* faults_connecting.h - how a connection begins: handshakes, addresses, names */
 #ifndef TESTS_FAULTS_CONNECTING_H
 #define TESTS_FAULTS_CONNECTING_H
 
@@ -17,7 +17,7 @@ static void password_alone_is_sent_alone(void **state) {
 }
 
 /* The server may refuse what a connection can do without. Another refusal ends the connection. */
-static void refused_greeting_is_done_without_or_ends_the_connection(void **state) {
+static void refused_handshake_is_done_without_or_ends_the_connection(void **state) {
     static const struct {
         const char *command, *answer;
         int status;
@@ -162,7 +162,7 @@ static void role_is_told_by_hello_where_info_is_refused(void **state) {
 }
 
 /* It costs one round trip, however much it asks. */
-static void greeting_leaves_together(void **state) {
+static void handshake_leaves_together(void **state) {
     struct owner *o;
     int turns = 0;
 
@@ -851,7 +851,7 @@ static void refused_password_is_told_without_trying_other_addresses(void **state
     assert_non_null(strstr(kit_log_text, "WRONGPASS"));
 }
 
-/* A server that ends the greeting, as one that is being started, is passed over too. */
+/* A server that ends the handshake, as one that is being started, is passed over too. */
 static void server_that_is_not_ready_is_followed_by_the_next(void **state) {
     static const uint32_t list[] = {GOOD, GOOD};
     struct owner *o;

@@ -313,7 +313,7 @@ static void lies_answer_no_question(void **state) {
                          RLOCK_OK);
         assert_true(kit_until(was_answered, NULL, 2 * PATIENCE_MS));
         assert_int_equal(asked_status, RLOCK_ERR_SERVER);
-        assert_true(liars[i / 2].told > 0); /* the greeting did not fail */
+        assert_true(liars[i / 2].told > 0); /* the handshake did not fail */
         kit_reset();
     }
 }
@@ -363,7 +363,7 @@ static void reply_that_nobody_asked_for_ends_the_connection(void **state) {
 
     (void)state;
     bad_servers_are_left_and_tried_again_later(lies, sizeof lies / sizeof lies[0]);
-    for (i = 0; i < 3; i++) { /* in the greeting: no request was sent yet */
+    for (i = 0; i < 3; i++) { /* in the handshake: no request was sent yet */
         int status = kit_owners[2 * i].status[RLOCK_ACQUIRED];
 
         assert_true(status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN);
@@ -390,7 +390,7 @@ static void message_of_an_unknown_shape_ends_the_connection(void **state) {
 }
 
 /* A proxy that closes when it does not know a command is reported as no connection. */
-static void proxy_that_closes_at_a_step_of_the_greeting_is_no_connection(void **state) {
+static void proxy_that_closes_at_a_step_of_the_handshake_is_no_connection(void **state) {
     static const struct lie lies[] = {
         {"CLIENT ID", "", true, true, false},
         {"CLIENT ID", "-ERR unknown command\r\n", true, false, false}};

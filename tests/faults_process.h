@@ -235,7 +235,7 @@ static void memory_scenario(rlock_wire wire, bool channels) {
     if (channels) {
         stage_lies("CLIENT TRACKING", "-ERR unknown command\r\n", true, false);
     }
-    memset(secret, 's', sizeof secret - 1); /* even the greeting needs more room */
+    memset(secret, 's', sizeof secret - 1); /* even the handshake needs more room */
     config.username = config.client_name = "n";
     config.password = secret;
     status = rlock_client_new(&client, &config);

@@ -265,9 +265,9 @@ static void nonsense_for_an_answer_is_the_longest_quarantine(void **state) {
     assert_int_equal(acquires(), 0);
 }
 
-/* Of both connections that of the commands asks, in the greeting's one write. */
-static void quarantine_is_asked_for_with_the_greeting(void **state) {
-    static const char greeting[] = "CLIENT ID\nINFO replication\nINFO server\nCOMMAND INFO\nEVAL ";
+/* Of both connections that of the commands asks, in the handshake's one write. */
+static void quarantine_is_asked_for_with_the_handshake(void **state) {
+    static const char handshake[] = "CLIENT ID\nINFO replication\nINFO server\nCOMMAND INFO\nEVAL ";
     struct owner *o = owner_new(quarantined(RLOCK_WIRE_STRING, ":0\r\n", false), "k");
     int turns = 0;
 
@@ -278,7 +278,7 @@ static void quarantine_is_asked_for_with_the_greeting(void **state) {
         assert_true(++turns < 1000);
     }
     /* the first node of a cluster is asked when its slots are known */
-    assert_memory_equal(stage.trail, greeting, sizeof greeting - (clustered() ? 6 : 1));
+    assert_memory_equal(stage.trail, handshake, sizeof handshake - (clustered() ? 6 : 1));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
     stage_runs(300);
     assert_true(stage_is_pushing());
@@ -308,7 +308,7 @@ static void quarantine_may_end_without_a_connection(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-/* A question that is asked after the greeting may be cut off, by the server, by the command timeout
+/* A question that is asked after the handshake may be cut off, by the server, by the command timeout
  * or by the end of the client. */
 static void question_that_is_cut_off_is_asked_again(void **state) {
     enum { HANGS, SILENT, ENDS, ODD, WAYS };

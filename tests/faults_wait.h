@@ -662,7 +662,8 @@ static void client_that_is_freed_without_a_wait_releases_once(void **state) {
     assert_string_equal(released_aside, "");
 }
 
-static const char *greets_no_push(const struct stage_conn *conn, const struct words *words) {
+static const char *handshake_without_push(const struct stage_conn *conn,
+                                          const struct words *words) {
     return conn->watching && liar_hears(words, "INFO server") ? "" : NULL;
 }
 
@@ -675,7 +676,7 @@ static void first_question_waits_for_the_push_connection(void **state) {
         rlock_client *client = synced(":2\r\n");
         struct owner *o = owner_new(client, "k");
 
-        stage.script = greets_no_push;
+        stage.script = handshake_without_push;
         assert_int_equal(rlock_acquire(o->lock, 0, 0, owner_told, o), RLOCK_OK);
         stage_runs(20);
         assert_true(stage_heard("SET k"));

@@ -1976,7 +1976,7 @@ static void log_that_forks(void *user, int level, const char *line) {
     fork_once();
 }
 
-/* In the midst of the greeting: what it would send next stands in the buffer. */
+/* In the midst of the handshake: what it would send next stands in the buffer. */
 static void child_that_returns_from_the_log_does_nothing(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client;
@@ -2002,7 +2002,7 @@ static void child_that_returns_from_the_log_does_nothing(void **state) {
     tell(ask(&server, "ACL DELUSER nameless"));
 }
 
-/* The answer that ends the greeting is read, and the first request is on its way out. */
+/* The answer that ends the handshake is read, and the first request is on its way out. */
 static void child_that_returns_from_the_log_of_a_ready_connection_does_nothing(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client;

@@ -652,7 +652,7 @@ static int hello_read(void *ssl) {
 }
 
 /* Answers one handshake, as far as it asks for a name. Returns the one who waits for it. */
-static struct owner *greet_by_tls(const rlock_tls_options *options, const char *host) {
+static struct owner *handshake_by_tls(const rlock_tls_options *options, const char *host) {
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
     rlock_config config = config_of(host, options);
     struct owner *o;
@@ -684,12 +684,12 @@ static void servers_are_asked_for_by_name_alone(void **state) {
     rlock_tls_options options = by_ca();
 
     (void)state;
-    greet_by_tls(&options, "localhost");
+    handshake_by_tls(&options, "localhost");
     assert_string_equal(asked_for, "localhost");
-    greet_by_tls(&options, "127.0.0.1");
+    handshake_by_tls(&options, "127.0.0.1");
     assert_string_equal(asked_for, "nobody");
     options.server_name = "locks.test";
-    greet_by_tls(&options, "127.0.0.1");
+    handshake_by_tls(&options, "127.0.0.1");
     assert_string_equal(asked_for, "locks.test");
 }
 
@@ -700,11 +700,11 @@ static void failure_of_the_server_is_no_refusal(void **state) {
 
     (void)state;
     says_no = SSL_AD_INTERNAL_ERROR;
-    o = greet_by_tls(&options, "localhost");
+    o = handshake_by_tls(&options, "localhost");
     assert_true(kit_until(log_says, (void *)(uintptr_t) "alert internal error", 5000));
     SAME(o->seen[RLOCK_ACQUIRED], 0);
     says_no = SSL_AD_UNRECOGNIZED_NAME;
-    o = greet_by_tls(&options, "localhost");
+    o = handshake_by_tls(&options, "localhost");
     SAME(owner_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_ERR_AUTH);
     IN(o->text[RLOCK_ACQUIRED], "unrecognized name");
 }

@@ -192,12 +192,12 @@ static void secret_that_the_server_repeats_is_shown_nowhere(void **state) {
     int port, door = silent_door(&port);
     pid_t pid = door_that_says_no(door);
     (void)state;
-    secret_is_nowhere(careful_url(SECRET, port)); /* instead of a greeting */
+    secret_is_nowhere(careful_url(SECRET, port)); /* instead of a handshake */
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     close(door);
     sql(VERSION_FAILS(REPEATED));
-    secret_is_nowhere(careful_url(SECRET, g.server.port)); /* in the greeting */
+    secret_is_nowhere(careful_url(SECRET, g.server.port)); /* in the handshake */
     sql(VERSION_IS("1"));
     refuses_k17("no: \x1b[2J" SECRET "x\x07 ''" SECRET "''\x7f");
     secret_is_nowhere(careful_url(SECRET, g.server.port)); /* of a request */

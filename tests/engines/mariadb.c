@@ -68,7 +68,7 @@ static const char *careful_url(const char *password, int port) {
     return url;
 }
 
-/* ERR_Packet in place of a greeting: https://mariadb.com/kb/en/err_packet/ */
+/* ERR_Packet in place of a handshake: https://mariadb.com/kb/en/err_packet/ */
 static size_t says_no(char *bytes, const char *words) {
     size_t len = 3 + strlen(words);
     memset(bytes, 0, 4);

@@ -217,7 +217,7 @@ static void session_that_is_ended_is_made_anew_over_tls(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
-/* Before, in the middle of and after the greeting of TLS. */
+/* Before, in the middle of and after the handshake of TLS. */
 static void server_that_stands_still_keeps_no_loop(void **state) {
     struct owner *a = owner_new(client_by("me", "localhost", verified_by("ca.crt")), "a"), *b;
     (void)state;

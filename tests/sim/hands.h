@@ -697,7 +697,7 @@ static inline void on_lost(rlock *lock, const rlock_event *event, void *user) {
     hand->holds = false;
     if (sim.primary != NULL && event->reason != RLOCK_REASON_EXPIRED) {
         hand->token->stays =
-            true; /* a replica may have said so, whose greeting may hide its role */
+            true; /* a replica may have said so, whose handshake may hide its role */
     }
     seen.lost[event->reason & 7]++;
     hand_react(hand, event);

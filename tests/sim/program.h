@@ -2001,7 +2001,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
 /* A client that is gone leaves its keys to their leases; so does one whose shutdown was over before
  * the server, or more than a majority of them, had answered, one that cannot know of a key, as
  * after a failover to a server that had not heard of the release, and one that may never finish a
- * greeting. */
+ * handshake. */
 static inline bool program_owned(const struct token *token) {
     int i;
     for (i = 0; i < oracle.actor_count; i++) {

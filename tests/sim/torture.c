@@ -33,7 +33,7 @@ enum {
     REDISSON = 1, /* the other wire */
     OLD = 2,      /* a server without client tracking */
     MEMORY = 4,   /* the store inside the process */
-    GREETED = 8,  /* a password, a database and a name */
+    SHAKEN = 8,   /* a password, a database and a name */
     FENCED = 16,
     NARROW = 32,  /* little goes through the network at a time */
     UNIX = 64,    /* clients connect to a Unix socket */
@@ -124,8 +124,8 @@ static struct actor *client(void) {
     config.command_timeout_ms = 100;
     config.poll_ms = 50;
     config.wire = is(REDISSON) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
-    config.client_name = is(GREETED) ? "torture" : NULL;
-    config.username = is(GREETED) ? "default" : NULL;
+    config.client_name = is(SHAKEN) ? "torture" : NULL;
+    config.username = is(SHAKEN) ? "default" : NULL;
     config.store = memory_store;
     config.log = on_log;
     for (tries = 0; tries < 2 && actor == NULL; tries++) {
@@ -1013,14 +1013,14 @@ static const struct scenario scenarios[] = {
     {"acquire and release", once_and_again, 0},
     {"acquire and release, fenced", once_and_again, FENCED},
     {"acquire and release, Redisson", once_and_again, REDISSON | FENCED},
-    {"acquire and release, AUTH, SELECT and a name", once_and_again, GREETED},
+    {"acquire and release, AUTH, SELECT and a name", once_and_again, SHAKEN},
     {"acquire and release, Unix socket, in pieces", once_and_again, UNIX | NARROW},
     {"acquire and release, memory", once_and_again, MEMORY | FENCED},
     {"hand-over", between_two, 0},
     {"hand-over, Redisson", between_two, REDISSON},
     {"hand-over, polling", between_two, OLD},
     {"hand-over, Redisson's channels", between_two, OLD | REDISSON},
-    {"hand-over, AUTH, SELECT and a name", between_two, GREETED | FENCED},
+    {"hand-over, AUTH, SELECT and a name", between_two, SHAKEN | FENCED},
     {"hand-over, in pieces", between_two, NARROW},
     {"hand-over, memory", between_two, MEMORY},
     {"hand-over inside one client", inside_one, 0},
@@ -1262,7 +1262,7 @@ static void make_world(void) {
         slot->in_force = slot->permits;
     }
     server->model->flavour = is(OLD) ? MODEL_REDIS_5 : is(VALKEY) ? MODEL_VALKEY_9 : MODEL_REDIS_7;
-    if (is(GREETED)) {
+    if (is(SHAKEN)) {
         server->database = 3;
         server->password = server->model->password = "secret";
     }

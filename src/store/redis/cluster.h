@@ -716,7 +716,7 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
     }
 #if RLOCK__HAS_REPLICAS
     if (peer->redis->quarantine && peer->redis->quarantine->late) {
-        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the greeting */
+        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the handshake */
     }
 #endif
     if (peer->slots) {

@@ -126,7 +126,7 @@ static void rlock__conn_prepare(const rlock__conn *conn) {
 /* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
 static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
-    bool started = tls && conn->state >= RLOCK__CONN_GREETING;
+    bool started = tls && conn->state >= RLOCK__CONN_HANDSHAKE;
     char words[sizeof conn->text] = "";
     int why = started ? tls->why(tls->ctx, conn->ac, words, sizeof words) : RLOCK_OK;
     RLOCK_ASSERT(conn->ac);

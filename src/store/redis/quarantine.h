@@ -2,13 +2,13 @@
  * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
  *
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
- * greeting of each command connection asks how long the server has to grant nothing, counted by
+ * handshake of each command connection asks how long the server has to grant nothing, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
  * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
  *
  * A node of a cluster keeps its marker in a slot of its own: see rlock__peer_mark. While a question
- * is on its way after the greeting, acquires wait for the answer.
+ * is on its way after the handshake, acquires wait for the answer.
  */
 
 #ifndef RLOCK_STORE_REDIS_QUARANTINE_H
@@ -163,7 +163,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
-/* Asks once more. Without a connection the next greeting asks; if one has gone too far for that,
+/* Asks once more. Without a connection the next handshake asks; if one has gone too far for that,
  * rlock__peer_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
     bool usable = rlock__conn_usable(&redis->commands);

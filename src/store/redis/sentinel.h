@@ -369,14 +369,14 @@ static void rlock__sentinel_bury(rlock__redis *redis) {
     }
 }
 
-/* The address that was told is that of a primary, as far as its greeting says. */
+/* The address that was told is that of a primary, as far as its handshake says. */
 static void rlock__sentinel_proved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = false;
     }
 }
 
-/* It is not: a server whose greeting may not say so says it now. */
+/* It is not: a server whose handshake may not say so says it now. */
 static void rlock__sentinel_disproved(rlock__redis *redis) {
     if (redis->sentinel) {
         redis->sentinel->misled = true;

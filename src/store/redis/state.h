@@ -74,7 +74,7 @@ enum { /* how a request is sent */
        RLOCK__AS_FULL    /* by the script in full, after BEHIND did not help */
 };
 
-enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_GREETING, RLOCK__CONN_READY };
+enum { RLOCK__CONN_DOWN, RLOCK__CONN_OPENING, RLOCK__CONN_HANDSHAKE, RLOCK__CONN_READY };
 
 /* What a connection says before it is used, in this order, each where it applies. What stands from
  * NAME to QUARANTINE leaves together. ROLE is asked for where INFO does not tell it: no ACL forbids
@@ -139,12 +139,12 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     rlock__place *place; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     int state, fd;
-    int step;      /* of the greeting, that is said next */
+    int step;      /* of the handshake, that is said next */
     unsigned want; /* what hiredis wants watched */
     uint32_t outstanding, backoff_ms;
     uint32_t repeats;  /* how many attempts before the last ended with the same text */
     rlock_fault fault; /* why it is going down, or went down last */
-    int64_t ready_us;  /* when the greeting was over */
+    int64_t ready_us;  /* when the handshake was over */
     int64_t alive_us;  /* the last complete reply, or the first command after silence */
     int64_t heard_us;  /* the last complete reply */
     long long id;      /* CLIENT ID; 0 = unknown */
@@ -159,7 +159,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     char words[RLOCK__WORDS];        /* its text, with a NUL */
     char text[128];
     char run_id[RLOCK__IDENTITY +
-                1]; /* of the server's process, of the last greeting; empty = unknown */
+                1]; /* of the server's process, of the last handshake; empty = unknown */
 } rlock__conn;
 
 typedef struct rlock__command { /* one request or more in flight; kept for the next ones */
@@ -223,8 +223,8 @@ typedef struct rlock__quarantine {
     int64_t ms;
     int64_t until_us; /* nothing is granted before; RLOCK__NEVER: the server cannot tell */
     rlock_timer timer;
-    uint32_t asked;                   /* questions on their way, besides that of the greeting */
-    bool late;                        /* the greeting did not ask this */
+    uint32_t asked;                   /* questions on their way, besides that of the handshake */
+    bool late;                        /* the handshake did not ask this */
     bool unmapped;                    /* of a node: waits for a map of its slots */
     bool led;                         /* ... because its marker was elsewhere */
     char marker[RLOCK__MARKER];       /* its key, after the prefix; empty: a node without slots */

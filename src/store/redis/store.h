@@ -22,7 +22,7 @@
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
-#include "store/redis/greeting.h"
+#include "store/redis/handshake.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
@@ -380,7 +380,7 @@ static rlock_link *rlock__redis_next(rlock__redis *redis) {
 
 /* Writes now; a socket that took no more is waited for. */
 static void rlock__conn_flush(rlock__conn *conn) {
-    if (conn->ac && conn->state >= RLOCK__CONN_GREETING && !conn->blocked) {
+    if (conn->ac && conn->state >= RLOCK__CONN_HANDSHAKE && !conn->blocked) {
         rlock__conn_visit(conn, RLOCK_IO_WRITE);
     } else {
         rlock__conn_tend(conn);
@@ -705,7 +705,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
 #endif
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
-    redis->room = 256; /* enough to greet */
+    redis->room = 256; /* enough for a handshake */
     redis->buffer = (char *)RLOCK_MALLOC(redis->room);
     rlock__list_init(&redis->spare);
     for (i = 0; i < RLOCK__QUEUES; i++) {

@@ -1,9 +1,9 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-greeting - a connection from the first attempt until it can be used
+ * >>redis-handshake - a connection from the first attempt until it can be used
  */
 
-#ifndef RLOCK_STORE_REDIS_GREETING_H
-#define RLOCK_STORE_REDIS_GREETING_H
+#ifndef RLOCK_STORE_REDIS_HANDSHAKE_H
+#define RLOCK_STORE_REDIS_HANDSHAKE_H
 
 #include "public/head.h"
 #include "public/status.h"
@@ -21,8 +21,8 @@
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
 
-/* The greeting is over. What was lost and is not surely gone stays open from there on. */
-static void rlock__redis_greeted(rlock__redis *redis) {
+/* The handshake is over. What was lost and is not surely gone stays open from there on. */
+static void rlock__handshake_over(rlock__redis *redis) {
     if (redis->lost_epoch > redis->gone_epoch) {
         redis->open_epoch = redis->lost_epoch;
     }
@@ -54,7 +54,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     if (conn == &redis->commands) {
         rlock__place_worked(conn->place);
         rlock__sentinel_proved(redis);
-        rlock__redis_greeted(redis);
+        rlock__handshake_over(redis);
     }
 #if RLOCK__HAS_REPLICAS
     if (conn != &redis->commands) {
@@ -102,9 +102,9 @@ static bool rlock__step_joins(int step) {
     return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
-static void rlock__conn_greet(rlock__conn *conn);
+static void rlock__conn_handshake(rlock__conn *conn);
 
-static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
+static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     redisReply *reply = (redisReply *)raw;
     int step = (int)(intptr_t)data;
@@ -149,11 +149,11 @@ static void rlock__on_greeting(redisAsyncContext *ac, void *raw, void *data) {
         redis->gone_epoch = redis->lost_epoch;
     }
     if (!conn->outstanding) {
-        rlock__conn_greet(conn);
+        rlock__conn_handshake(conn);
     }
 }
 
-/* Sends a step of the greeting: a command, perhaps the name of a user, and its last word. */
+/* Sends a step of the handshake: a command, perhaps the name of a user, and its last word. */
 static void rlock__step_say(rlock__conn *conn, int step, const char *user, const char *last) {
     static const char *const words[RLOCK__STEPS] = {
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
@@ -163,7 +163,7 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
         redis->quarantine->late = false;
-        rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+        rlock__conn_say(conn, rlock__on_handshake, (void *)(intptr_t)step);
         return;
     }
 #endif
@@ -172,12 +172,12 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         rlock__put_text(redis, user);
     }
     rlock__put_text(redis, last);
-    rlock__conn_say(conn, rlock__on_greeting, (void *)(intptr_t)step);
+    rlock__conn_say(conn, rlock__on_handshake, (void *)(intptr_t)step);
 }
 
-/* Sends the next step of the greeting, and those that leave together with it; or declares the
+/* Sends the next step of the handshake, and those that leave together with it; or declares the
  * connection ready. A Sentinel has users of its own, and is told no more than a name. */
-static void rlock__conn_greet(rlock__conn *conn) {
+static void rlock__conn_handshake(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, sentinel = rlock__is_sentinel(conn);
     const char *user = redis->username;
@@ -231,7 +231,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
-    conn->state = RLOCK__CONN_GREETING;
+    conn->state = RLOCK__CONN_HANDSHAKE;
     conn->redis->stats->connects++;
     conn->step = 0;
     tls = rlock__conn_tls(conn);
@@ -250,8 +250,8 @@ static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
 /* After every visit to hiredis: bury what is dead, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_GREETING && conn->step == 0) {
-        rlock__conn_greet(conn);
+    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
+        rlock__conn_handshake(conn);
     }
     if (conn->ac && !conn->doomed && conn->ac->err) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
@@ -510,7 +510,7 @@ static void rlock__conn_idles(rlock__conn *conn) {
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;
     }
-    if (rlock__is_sentinel(conn)) { /* in a greeting an answer is out */
+    if (rlock__is_sentinel(conn)) { /* in a handshake an answer is out */
         rlock__sentinel_ask(redis);
     } else if (conn == &redis->push && redis->subscribed) {
         rlock__push_subscribe(redis); /* a PING's answer gets lost before hiredis 1.1 */
@@ -550,7 +550,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
         rlock__conn_idles(conn);
     }
     conn->doubted = false;
-    if (conn->state >= RLOCK__CONN_GREETING && (conn->outstanding || conn != &redis->commands)) {
+    if (conn->state >= RLOCK__CONN_HANDSHAKE && (conn->outstanding || conn != &redis->commands)) {
         int64_t due_us = conn->alive_us + rlock__conn_quiet_us(conn);
         rlock_timer_set(redis->client, timer, due_us > now_us ? due_us : now_us + timeout_us);
     }
@@ -567,4 +567,4 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
     return added;
 }
 
-#endif /* RLOCK_STORE_REDIS_GREETING_H */
+#endif /* RLOCK_STORE_REDIS_HANDSHAKE_H */
