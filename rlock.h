@@ -55,7 +55,7 @@
  *     >>redis-state      the store on hiredis
  *     >>redis-scripts    what a server does in one step, and cannot do by one command
  *     >>redis-address    where an attempt to connect leads
- *     >>redis-dialect    requests as RESP, replies as answers, errors as faults
+ *     >>redis-resp       requests as RESP, replies as answers, errors as faults
  *     >>redis-link       a connection under hiredis
  *     >>redis-wait       a grant or a renewal counts when enough replicas have it
  *     >>redis-push       what the server reports unasked
@@ -4728,7 +4728,7 @@ static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>redis-dialect - requests as RESP, replies as answers, errors as faults
+ * >>redis-resp - requests as RESP, replies as answers, errors as faults
  */
 
 /* What error replies mean, by the whole words that they begin with, after an ERR if there is one.
@@ -15630,4 +15630,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: eb78dcd65c8f6e37 */
+/* tools/join makes this file of src/: edit that. Digest of all above: e6afcd2d53d37584 */

@@ -274,7 +274,7 @@ extern "C" {
 
 #include "store/redis/address.h"
 
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 
 #include "store/redis/link.h"
 

@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
         TEST(message_of_an_unknown_shape_ends_the_connection),
         TEST(proxy_that_closes_at_a_step_of_the_handshake_is_no_connection),
         TEST(server_that_closes_at_once_is_not_stormed),
-        ON_EACH_WIRE(refusal_inside_a_script_is_told_in_every_dialect),
+        ON_EACH_WIRE(refusal_inside_a_script_is_told_in_every_wording),
         ON_EACH_WIRE(tracking_refused_for_a_moment_is_asked_for_again),
         TEST(wrong_reply_is_no_answer_and_ends_the_connection),
         TEST(fence_of_a_queued_kind_is_as_exact_and_may_have_its_mark),

@@ -187,7 +187,7 @@ static void push_connection_at_another_server_is_not_used(void **state) {
 #define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
 #define MOVED_AWAY "-MOVED 7 127.0.0.1:7001\r\n"
 
-/* In each dialect, for each way to say that the server is no longer the right one: the address is
+/* In each wording, for each way to say that the server is no longer the right one: the address is
  * resolved again at once. */
 static void server_that_may_not_write_is_left(void **state) {
     static const char *const answers[] = {

@@ -29,7 +29,7 @@
 #include "base/list.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 #include "store/redis/quarantine.h"
 #include "store/redis/store.h"

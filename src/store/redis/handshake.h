@@ -14,7 +14,7 @@
 #include "base/platform.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 #include "store/redis/wait.h"
 #include "store/redis/push.h"

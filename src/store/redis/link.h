@@ -15,7 +15,7 @@
 #include "runtime/token.h"
 #include "store/redis/state.h"
 #include "store/redis/address.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 
 /* hiredis' hooks, on top of one watched descriptor. */
 static void rlock__want_read(void *conn) {

@@ -11,7 +11,7 @@
 #include "base/platform.h"
 #include "runtime/token.h"
 #include "store/redis/state.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 
 /* Of the channel {a} both a and {a} may be the key. */

@@ -21,7 +21,7 @@
 #include "base/platform.h"
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 #include "store/redis/sentinel.h"
 

@@ -16,7 +16,7 @@
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
 #include "store/redis/address.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 #include "store/redis/wait.h"
 #include "store/redis/push.h"

@@ -19,7 +19,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "store/redis/state.h"
-#include "store/redis/dialect.h"
+#include "store/redis/resp.h"
 #include "store/redis/link.h"
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {

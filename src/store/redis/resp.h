@@ -1,9 +1,9 @@
 /* ------------------------------------------------------------------------------------------------
- * >>redis-dialect - requests as RESP, replies as answers, errors as faults
+ * >>redis-resp - requests as RESP, replies as answers, errors as faults
  */
 
-#ifndef RLOCK_STORE_REDIS_DIALECT_H
-#define RLOCK_STORE_REDIS_DIALECT_H
+#ifndef RLOCK_STORE_REDIS_RESP_H
+#define RLOCK_STORE_REDIS_RESP_H
 
 #include "public/head.h"
 #include "public/store.h"
@@ -559,4 +559,4 @@ static void rlock__parse(const rlock_request *request, const redisReply *reply,
     }
 }
 
-#endif /* RLOCK_STORE_REDIS_DIALECT_H */
+#endif /* RLOCK_STORE_REDIS_RESP_H */
