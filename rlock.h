@@ -3525,7 +3525,7 @@ typedef union rlock__address {
 } rlock__address;
 
 /* Where a server is: a host, and what its name stood for when it was last resolved. */
-typedef struct rlock__place {
+typedef struct rlock__endpoint {
     char *host;
     int port;
 #if RLOCK__HAS_TLS
@@ -3537,7 +3537,7 @@ typedef struct rlock__place {
     rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 #endif
-} rlock__place;
+} rlock__endpoint;
 
 #if RLOCK__HAS_NAMES
 
@@ -3561,7 +3561,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool shard;   /* what is read now came on a sharded channel */
     bool refused; /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
-    rlock__place *place; /* where it leads, without a hook and a path */
+    rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     int state, fd;
     int step;      /* of the handshake, that is said next */
@@ -3611,7 +3611,7 @@ typedef struct rlock__host {
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
     rlock__conn conn;
-    rlock__place place; /* of the one that is asked */
+    rlock__endpoint endpoint; /* of the one that is asked */
     char *primary, *username, *password;
     char *text; /* the names of all hosts */
     rlock__host *hosts;
@@ -3735,7 +3735,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     rlock__sync *sync;             /* NULL: no replica has to have anything */
 #endif
     rlock__conn commands, push;
-    rlock__place place;               /* where both connections lead */
+    rlock__endpoint endpoint;         /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;
@@ -4637,94 +4637,94 @@ static void rlock__address_text(const rlock__address *address, char *text) {
 
 /* Takes over what a name stands for now: what is no address of the internet is passed over. Where
  * nothing is left, the address that worked last is tried once more. */
-static void rlock__place_found(rlock__place *place, const struct sockaddr *const *addresses,
-                               unsigned count) {
+static void rlock__endpoint_found(rlock__endpoint *endpoint,
+                                  const struct sockaddr *const *addresses, unsigned count) {
     unsigned i;
-    place->count = place->at = 0;
-    for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
+    endpoint->count = endpoint->at = 0;
+    for (i = 0; i < count && endpoint->count < RLOCK__ADDRESSES; i++) {
         sa_family_t family = addresses[i]->sa_family;
         if (family == AF_INET || family == AF_INET6) {
-            memcpy(&place->found[place->count++], addresses[i],
+            memcpy(&endpoint->found[endpoint->count++], addresses[i],
                    family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
-    if (!place->count && place->good.any.sa_family) {
-        place->found[0] = place->good;
-        place->count = 1;
+    if (!endpoint->count && endpoint->good.any.sa_family) {
+        endpoint->found[0] = endpoint->good;
+        endpoint->count = 1;
     }
 }
 
 /* Takes over what localhost stands for: 127.0.0.1, and ::1 if this machine has it. */
-static void rlock__place_local(rlock__place *place) {
-    rlock__address *six = &place->found[1];
+static void rlock__endpoint_local(rlock__endpoint *endpoint) {
+    rlock__address *six = &endpoint->found[1];
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    memset(place->found, 0, 2 * sizeof *place->found);
-    place->found[0].in.sin_family = AF_INET;
-    place->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    memset(endpoint->found, 0, 2 * sizeof *endpoint->found);
+    endpoint->found[0].in.sin_family = AF_INET;
+    endpoint->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     six->in6.sin6_family = AF_INET6;
     six->in6.sin6_addr.s6_addr[15] = 1;
-    place->at = 0;
-    place->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
+    endpoint->at = 0;
+    endpoint->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
     if (fd >= 0) {
         close(fd);
     }
 }
 
 /* True if another address follows the one that is tried now. */
-static bool rlock__place_more(const rlock__place *place) {
-    RLOCK_ASSERT(!place->count || place->at < place->count);
-    return place->at + 1 < place->count;
+static bool rlock__endpoint_more(const rlock__endpoint *endpoint) {
+    RLOCK_ASSERT(!endpoint->count || endpoint->at < endpoint->count);
+    return endpoint->at + 1 < endpoint->count;
 }
 
 /* True if the host is an address, or stands for one that is known. */
-static bool rlock__place_known(const rlock__place *place) {
-    return place->count || rlock__numeric(place->host);
+static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
+    return endpoint->count || rlock__numeric(endpoint->host);
 }
 
 #else
 
-static bool rlock__place_more(const rlock__place *place) {
-    (void)place;
+static bool rlock__endpoint_more(const rlock__endpoint *endpoint) {
+    (void)endpoint;
     return false;
 }
 
-static bool rlock__place_known(const rlock__place *place) {
-    return rlock__numeric(place->host) != NULL;
+static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
+    return rlock__numeric(endpoint->host) != NULL;
 }
 
 #endif /* RLOCK__HAS_NAMES */
 
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
-static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
+static int64_t rlock__endpoint_patience_us(const rlock__endpoint *endpoint, int64_t timeout_us) {
     int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
-    for (i = 0; i < place->failures && us < timeout_us; i++) {
+    for (i = 0; i < endpoint->failures && us < timeout_us; i++) {
         us *= 2;
     }
     return rlock__min(us, timeout_us);
 }
 
-static void rlock__place_worked(rlock__place *place) {
-    place->failures = 0;
+static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
+    endpoint->failures = 0;
 #if RLOCK__HAS_NAMES
-    if (place->count) {
-        place->good = place->found[place->at];
+    if (endpoint->count) {
+        endpoint->good = endpoint->found[endpoint->at];
     }
 #endif
 }
 
 /* Starts to connect to the address whose turn it is. */
-static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
+static redisAsyncContext *rlock__endpoint_connect(const rlock__endpoint *endpoint) {
 #if RLOCK__HAS_NAMES
-    if (place->count) {
+    if (endpoint->count) {
         char text[RLOCK__ADDRESS_MAX];
-        rlock__address_text(&place->found[place->at], text);
-        return redisAsyncConnect(text, place->port);
+        rlock__address_text(&endpoint->found[endpoint->at], text);
+        return redisAsyncConnect(text, endpoint->port);
     }
 #endif
-    RLOCK_ASSERT(rlock__numeric(place->host));
-    return redisAsyncConnect(rlock__numeric(place->host), place->port);
+    RLOCK_ASSERT(rlock__numeric(endpoint->host));
+    return redisAsyncConnect(rlock__numeric(endpoint->host), endpoint->port);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -5318,14 +5318,14 @@ static const void *rlock__conn_lookup(const rlock__conn *conn, const char *host)
 
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
-    return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
+    return RLOCK__HAS_SENTINEL && conn->endpoint != &conn->redis->endpoint;
 }
 
 /* True if there is another address to try. Where a server of localhost was reached that was the
  * one, whatever is the matter with it. */
 static bool rlock__conn_more(const rlock__conn *conn) {
-    return rlock__place_more(conn->place) &&
-           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->place->host));
+    return rlock__endpoint_more(conn->endpoint) &&
+           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->endpoint->host));
 }
 
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
@@ -5372,7 +5372,7 @@ static rlock_fault rlock__why_down(const char *text) {
 /* Returns the hooks of a connection that is encrypted, or NULL. */
 static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
 #if RLOCK__HAS_TLS
-    return conn->place->tls;
+    return conn->endpoint->tls;
 #else
     (void)conn;
     return NULL;
@@ -5428,7 +5428,7 @@ static void rlock__want_nothing(void *data) {
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
     int64_t timeout_us = conn->redis->timeout_us;
-    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_us)
+    return rlock__is_sentinel(conn) ? rlock__endpoint_patience_us(conn->endpoint, timeout_us)
                                     : timeout_us;
 }
 
@@ -5676,14 +5676,14 @@ static bool rlock__pushes(const rlock__redis *redis) {
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
  * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
-static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
-                                const char *between) {
+static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n,
+                                   const char *between) {
     const rlock__redis *redis = conn->redis;
-    const char *path = redis->unix_path, *host = conn->place->host;
+    const char *path = redis->unix_path, *host = conn->endpoint->host;
     if (!redis->connect) {
         n = rlock__line_add(line, n, between, path ? path : host);
-        if (!path && host && rlock__place_known(conn->place)) {
-            n = rlock__line_number(line, n, ":", conn->place->port);
+        if (!path && host && rlock__endpoint_known(conn->endpoint)) {
+            n = rlock__line_number(line, n, ":", conn->endpoint->port);
         }
     }
     return n;
@@ -5702,7 +5702,7 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
     report.link = rlock__is_sentinel(conn)         ? "Sentinel"
                   : conn == &conn->redis->commands ? "commands"
                                                    : "push";
-    report.where = rlock__conn_place(conn, where, 0, "") ? where : NULL;
+    report.where = rlock__conn_endpoint(conn, where, 0, "") ? where : NULL;
     report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
     rlock_client_report(conn->redis->client, &report);
 }
@@ -5718,7 +5718,7 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     if (times & (times - 1)) {
         return;
     }
-    n = rlock__conn_place(conn, line, n, " to ");
+    n = rlock__conn_endpoint(conn, line, n, " to ");
     if (times > 1) {
         n = rlock__line_number(line, n, ": failure ", (int32_t)times);
     }
@@ -5803,7 +5803,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
         if (!was_ready) {
-            conn->place->failures++;
+            conn->endpoint->failures++;
         }
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {
@@ -6637,7 +6637,7 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     }
     sentinel->epoch = -1;
 #if RLOCK__HAS_TLS
-    sentinel->place.tls = config->sentinel_tls;
+    sentinel->endpoint.tls = config->sentinel_tls;
 #endif
     sentinel->text = rlock__copy_text(config->sentinels, &failed);
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
@@ -6652,13 +6652,13 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
 }
 
 /* Leads a connection to another host. */
-static void rlock__place_move(rlock__conn *conn, char *host, int port) {
-    rlock__place *place = conn->place;
-    place->host = host;
-    place->port = port;
+static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
+    rlock__endpoint *endpoint = conn->endpoint;
+    endpoint->host = host;
+    endpoint->port = port;
 #if RLOCK__HAS_NAMES
-    place->good.any.sa_family = 0;
-    place->count = place->at = 0;
+    endpoint->good.any.sa_family = 0;
+    endpoint->count = endpoint->at = 0;
 #endif
     conn->moved = true;
 }
@@ -6666,7 +6666,7 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
-    rlock__place_move(&sentinel->conn, host->name, host->port);
+    rlock__endpoint_move(&sentinel->conn, host->name, host->port);
 }
 
 #if RLOCK__HAS_NAMES
@@ -6702,7 +6702,7 @@ static void rlock__sentinel_answered(rlock__redis *redis) {
         sentinel->heard = true;
         conn->text[0] = 0;
         conn->backoff_ms = 0;
-        rlock__place_worked(conn->place);
+        rlock__endpoint_worked(conn->endpoint);
         rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     }
     sentinel->silent = sentinel->behind = 0;
@@ -6720,17 +6720,17 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
         rlock__commands_bury(redis);
     }
     conn->walks = false;
-    rlock__dealloc(redis->place.host);
-    rlock__place_move(conn, host, port);
-    redis->place.failures = 0;
+    rlock__dealloc(redis->endpoint.host);
+    rlock__endpoint_move(conn, host, port);
+    redis->endpoint.failures = 0;
     RLOCK_ASSERT(conn->wanted);                      /* for it a Sentinel was asked */
     rlock_timer_set(redis->client, &conn->timer, 0); /* it waits for no name of another host */
 }
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
-    const rlock__place *place = &redis->place;
-    return place->host && strcmp(place->host, redis->sentinel->told) == 0 &&
-           place->port == redis->sentinel->told_port;
+    const rlock__endpoint *endpoint = &redis->endpoint;
+    return endpoint->host && strcmp(endpoint->host, redis->sentinel->told) == 0 &&
+           endpoint->port == redis->sentinel->told_port;
 }
 
 /* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
@@ -6878,11 +6878,11 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     bool doubted = 2 * sentinel->behind > sentinel->count;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
-    conn->place->failures++;
+    conn->endpoint->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
     sentinel->silent = sentinel->behind = 0;
     rlock__conn_wait(conn, rlock__backoff_us(conn));
-    if (sentinel->waited && redis->place.host) {
+    if (sentinel->waited && redis->endpoint.host) {
         sentinel->misled = doubted; /* until the address has worked */
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
@@ -7208,7 +7208,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->text[0] = 0;
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
-        rlock__place_worked(conn->place);
+        rlock__endpoint_worked(conn->endpoint);
         rlock__sentinel_proved(redis);
         rlock__handshake_over(redis);
     }
@@ -7391,7 +7391,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->redis->stats->connects++;
     conn->step = 0;
     tls = rlock__conn_tls(conn);
-    if (tls && tls->start(tls->ctx, conn->ac, conn->place->host) < 0) {
+    if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
     }
 }
@@ -7501,11 +7501,11 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
-    if (rlock__place_more(conn->place)) {
-        patience_us = rlock__place_patience_us(conn->place, redis->timeout_us);
+    if (rlock__endpoint_more(conn->endpoint)) {
+        patience_us = rlock__endpoint_patience_us(conn->endpoint, redis->timeout_us);
     }
     rlock__conn_wait(conn, patience_us);
-    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
+    rlock__conn_adopt(conn, rlock__endpoint_connect(conn->endpoint));
 }
 
 /* True if an attempt waits for a Sentinel, whatever name was asked for before. */
@@ -7518,8 +7518,8 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
-    rlock__place_found(conn->place, addresses, count);
-    if (conn->place->count) {
+    rlock__endpoint_found(conn->endpoint, addresses, count);
+    if (conn->endpoint->count) {
         rlock__conn_dial(conn);
     } else {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
@@ -7536,7 +7536,7 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
     char *host = lookup->host; /* NULL: nobody asked */
     bool wanted =
         waits && host &&
-        (strcmp(host, conn->place->host) == 0 ||
+        (strcmp(host, conn->endpoint->host) == 0 ||
          (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
     lookup->host = NULL;
     rlock__dealloc(host);
@@ -7567,19 +7567,19 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
     return lookup;
 }
 
-/* Connects to the host of the place, whose name is resolved anew. Names are resolved side by side,
+/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by side,
  * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;
-    if (rlock__is_localhost(conn->place->host)) {
-        rlock__place_local(conn->place);
+    if (rlock__is_localhost(conn->endpoint->host)) {
+        rlock__endpoint_local(conn->endpoint);
     }
-    if (rlock__numeric(conn->place->host)) {
+    if (rlock__numeric(conn->endpoint->host)) {
         rlock__conn_dial(conn);
         return;
     }
-    if (rlock__conn_lookup(conn, conn->place->host)) {
+    if (rlock__conn_lookup(conn, conn->endpoint->host)) {
         return;
     }
     lookup = rlock__lookup_get(conn);
@@ -7587,7 +7587,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
         rlock__conn_found(conn, NULL, 0, "too many names are being resolved");
         return;
     }
-    lookup->host = rlock__copy_text(conn->place->host, &failed);
+    lookup->host = rlock__copy_text(conn->endpoint->host, &failed);
     if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
@@ -7618,7 +7618,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (walks || conn == &redis->push) {
 #if RLOCK__HAS_NAMES
-        conn->place->at += walks;
+        conn->endpoint->at += walks;
 #endif
         rlock__conn_dial(conn);
     } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
@@ -7638,13 +7638,13 @@ static void rlock__conn_waits(rlock__conn *conn) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
-    resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
+    resolving = rlock__conn_lookup(conn, conn->endpoint->host) != NULL;
     conn->moved = false;
     rlock__conn_resolve(conn);
 #if RLOCK__HAS_NAMES
     if (resolving && !moved) {
-        rlock__place_found(conn->place, NULL, 0);
-        if (conn->place->count) {
+        rlock__endpoint_found(conn->endpoint, NULL, 0);
+        if (conn->endpoint->count) {
             rlock__conn_dial(conn);
         } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
@@ -7714,10 +7714,10 @@ static void rlock__conn_fire(rlock_timer *timer) {
 
 /* False: there is no memory. */
 RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *redis,
-                                             rlock__place *place) {
+                                             rlock__endpoint *endpoint) {
     bool added = rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire) == RLOCK_OK;
     conn->redis = added ? redis : NULL;
-    conn->place = place;
+    conn->endpoint = endpoint;
     conn->io.ready = rlock__conn_on_io;
     conn->fd = -1;
     return added;
@@ -8150,7 +8150,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
-    rlock__dealloc(redis->place.host);
+    rlock__dealloc(redis->endpoint.host);
     rlock__dealloc(redis->unix_path);
     rlock__dealloc(redis->username);
     rlock__dealloc(redis->password);
@@ -8393,15 +8393,15 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
 #if RLOCK__HAS_TLS
-    redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
+    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
 #endif
-    redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
+    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
     redis->name = rlock__copy_text(config->client_name, &failed);
     redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->place.port = config->port ? config->port : 6379;
+    redis->endpoint.port = config->port ? config->port : 6379;
     redis->database = config->database;
 #if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
@@ -8414,8 +8414,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-        !rlock__conn_init(&redis->push, redis, &redis->place)) {
+    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->endpoint) ||
+        !rlock__conn_init(&redis->push, redis, &redis->endpoint)) {
         failed = true;
     }
 #if RLOCK__HAS_REPLICAS
@@ -8427,7 +8427,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
         failed = !redis->sentinel ||
-                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->place);
+                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->endpoint);
     }
 #endif
     if (failed) {
@@ -9619,7 +9619,8 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
         rlock__conn_doom(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
-        conn->walks = rlock__place_more(conn->place); /* another one of its name may know some */
+        conn->walks =
+            rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
         rlock__map_read(cluster, peer, reply);
         rlock__cluster_mapped(cluster);
@@ -15630,4 +15631,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: e6afcd2d53d37584 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 68432739030f66e6 */

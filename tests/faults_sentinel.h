@@ -144,7 +144,7 @@ static int serves(rlock_client *client) {
     rlock__redis *redis = (rlock__redis *)client->store_state;
     struct in_addr at;
 
-    if (!kit_stats(client).up || inet_pton(AF_INET, redis->place.host, &at) != 1) {
+    if (!kit_stats(client).up || inet_pton(AF_INET, redis->endpoint.host, &at) != 1) {
         return -1;
     }
     return (int)(ntohl(at.s_addr) - SERVER(0));

@@ -202,7 +202,7 @@ static int works_at(rlock_client *client) {
     rlock__redis *redis = (rlock__redis *)client->store_state;
     int i = NODES - 1;
 
-    while (i >= 0 && !(kit_stats(client).up && redis->place.port == nodes[i].port)) {
+    while (i >= 0 && !(kit_stats(client).up && redis->endpoint.port == nodes[i].port)) {
         i--;
     }
     return i;

@@ -138,94 +138,94 @@ static void rlock__address_text(const rlock__address *address, char *text) {
 
 /* Takes over what a name stands for now: what is no address of the internet is passed over. Where
  * nothing is left, the address that worked last is tried once more. */
-static void rlock__place_found(rlock__place *place, const struct sockaddr *const *addresses,
-                               unsigned count) {
+static void rlock__endpoint_found(rlock__endpoint *endpoint,
+                                  const struct sockaddr *const *addresses, unsigned count) {
     unsigned i;
-    place->count = place->at = 0;
-    for (i = 0; i < count && place->count < RLOCK__ADDRESSES; i++) {
+    endpoint->count = endpoint->at = 0;
+    for (i = 0; i < count && endpoint->count < RLOCK__ADDRESSES; i++) {
         sa_family_t family = addresses[i]->sa_family;
         if (family == AF_INET || family == AF_INET6) {
-            memcpy(&place->found[place->count++], addresses[i],
+            memcpy(&endpoint->found[endpoint->count++], addresses[i],
                    family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
-    if (!place->count && place->good.any.sa_family) {
-        place->found[0] = place->good;
-        place->count = 1;
+    if (!endpoint->count && endpoint->good.any.sa_family) {
+        endpoint->found[0] = endpoint->good;
+        endpoint->count = 1;
     }
 }
 
 /* Takes over what localhost stands for: 127.0.0.1, and ::1 if this machine has it. */
-static void rlock__place_local(rlock__place *place) {
-    rlock__address *six = &place->found[1];
+static void rlock__endpoint_local(rlock__endpoint *endpoint) {
+    rlock__address *six = &endpoint->found[1];
     int fd = socket(AF_INET6, SOCK_STREAM, 0);
-    memset(place->found, 0, 2 * sizeof *place->found);
-    place->found[0].in.sin_family = AF_INET;
-    place->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    memset(endpoint->found, 0, 2 * sizeof *endpoint->found);
+    endpoint->found[0].in.sin_family = AF_INET;
+    endpoint->found[0].in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     six->in6.sin6_family = AF_INET6;
     six->in6.sin6_addr.s6_addr[15] = 1;
-    place->at = 0;
-    place->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
+    endpoint->at = 0;
+    endpoint->count = fd >= 0 && bind(fd, &six->any, sizeof six->in6) == 0 ? 2 : 1;
     if (fd >= 0) {
         close(fd);
     }
 }
 
 /* True if another address follows the one that is tried now. */
-static bool rlock__place_more(const rlock__place *place) {
-    RLOCK_ASSERT(!place->count || place->at < place->count);
-    return place->at + 1 < place->count;
+static bool rlock__endpoint_more(const rlock__endpoint *endpoint) {
+    RLOCK_ASSERT(!endpoint->count || endpoint->at < endpoint->count);
+    return endpoint->at + 1 < endpoint->count;
 }
 
 /* True if the host is an address, or stands for one that is known. */
-static bool rlock__place_known(const rlock__place *place) {
-    return place->count || rlock__numeric(place->host);
+static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
+    return endpoint->count || rlock__numeric(endpoint->host);
 }
 
 #else
 
-static bool rlock__place_more(const rlock__place *place) {
-    (void)place;
+static bool rlock__endpoint_more(const rlock__endpoint *endpoint) {
+    (void)endpoint;
     return false;
 }
 
-static bool rlock__place_known(const rlock__place *place) {
-    return rlock__numeric(place->host) != NULL;
+static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
+    return rlock__numeric(endpoint->host) != NULL;
 }
 
 #endif /* RLOCK__HAS_NAMES */
 
 /* How long an address may be silent while another one waits to be tried: the longer, the more
  * attempts have failed, so that one that is slow and good is not given up for ever. */
-static int64_t rlock__place_patience_us(const rlock__place *place, int64_t timeout_us) {
+static int64_t rlock__endpoint_patience_us(const rlock__endpoint *endpoint, int64_t timeout_us) {
     int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
-    for (i = 0; i < place->failures && us < timeout_us; i++) {
+    for (i = 0; i < endpoint->failures && us < timeout_us; i++) {
         us *= 2;
     }
     return rlock__min(us, timeout_us);
 }
 
-static void rlock__place_worked(rlock__place *place) {
-    place->failures = 0;
+static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
+    endpoint->failures = 0;
 #if RLOCK__HAS_NAMES
-    if (place->count) {
-        place->good = place->found[place->at];
+    if (endpoint->count) {
+        endpoint->good = endpoint->found[endpoint->at];
     }
 #endif
 }
 
 /* Starts to connect to the address whose turn it is. */
-static redisAsyncContext *rlock__place_connect(const rlock__place *place) {
+static redisAsyncContext *rlock__endpoint_connect(const rlock__endpoint *endpoint) {
 #if RLOCK__HAS_NAMES
-    if (place->count) {
+    if (endpoint->count) {
         char text[RLOCK__ADDRESS_MAX];
-        rlock__address_text(&place->found[place->at], text);
-        return redisAsyncConnect(text, place->port);
+        rlock__address_text(&endpoint->found[endpoint->at], text);
+        return redisAsyncConnect(text, endpoint->port);
     }
 #endif
-    RLOCK_ASSERT(rlock__numeric(place->host));
-    return redisAsyncConnect(rlock__numeric(place->host), place->port);
+    RLOCK_ASSERT(rlock__numeric(endpoint->host));
+    return redisAsyncConnect(rlock__numeric(endpoint->host), endpoint->port);
 }
 
 #endif /* RLOCK_STORE_REDIS_ADDRESS_H */

@@ -592,7 +592,8 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
         rlock__conn_doom(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
-        conn->walks = rlock__place_more(conn->place); /* another one of its name may know some */
+        conn->walks =
+            rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
         rlock__map_read(cluster, peer, reply);
         rlock__cluster_mapped(cluster);

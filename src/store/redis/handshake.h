@@ -52,7 +52,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->text[0] = 0;
     rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     if (conn == &redis->commands) {
-        rlock__place_worked(conn->place);
+        rlock__endpoint_worked(conn->endpoint);
         rlock__sentinel_proved(redis);
         rlock__handshake_over(redis);
     }
@@ -235,7 +235,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->redis->stats->connects++;
     conn->step = 0;
     tls = rlock__conn_tls(conn);
-    if (tls && tls->start(tls->ctx, conn->ac, conn->place->host) < 0) {
+    if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
     }
 }
@@ -345,11 +345,11 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
-    if (rlock__place_more(conn->place)) {
-        patience_us = rlock__place_patience_us(conn->place, redis->timeout_us);
+    if (rlock__endpoint_more(conn->endpoint)) {
+        patience_us = rlock__endpoint_patience_us(conn->endpoint, redis->timeout_us);
     }
     rlock__conn_wait(conn, patience_us);
-    rlock__conn_adopt(conn, rlock__place_connect(conn->place));
+    rlock__conn_adopt(conn, rlock__endpoint_connect(conn->endpoint));
 }
 
 /* True if an attempt waits for a Sentinel, whatever name was asked for before. */
@@ -362,8 +362,8 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
-    rlock__place_found(conn->place, addresses, count);
-    if (conn->place->count) {
+    rlock__endpoint_found(conn->endpoint, addresses, count);
+    if (conn->endpoint->count) {
         rlock__conn_dial(conn);
     } else {
         rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
@@ -380,7 +380,7 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
     char *host = lookup->host; /* NULL: nobody asked */
     bool wanted =
         waits && host &&
-        (strcmp(host, conn->place->host) == 0 ||
+        (strcmp(host, conn->endpoint->host) == 0 ||
          (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
     lookup->host = NULL;
     rlock__dealloc(host);
@@ -411,19 +411,19 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
     return lookup;
 }
 
-/* Connects to the host of the place, whose name is resolved anew. Names are resolved side by side,
+/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by side,
  * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;
-    if (rlock__is_localhost(conn->place->host)) {
-        rlock__place_local(conn->place);
+    if (rlock__is_localhost(conn->endpoint->host)) {
+        rlock__endpoint_local(conn->endpoint);
     }
-    if (rlock__numeric(conn->place->host)) {
+    if (rlock__numeric(conn->endpoint->host)) {
         rlock__conn_dial(conn);
         return;
     }
-    if (rlock__conn_lookup(conn, conn->place->host)) {
+    if (rlock__conn_lookup(conn, conn->endpoint->host)) {
         return;
     }
     lookup = rlock__lookup_get(conn);
@@ -431,7 +431,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
         rlock__conn_found(conn, NULL, 0, "too many names are being resolved");
         return;
     }
-    lookup->host = rlock__copy_text(conn->place->host, &failed);
+    lookup->host = rlock__copy_text(conn->endpoint->host, &failed);
     if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
@@ -462,7 +462,7 @@ static void rlock__conn_open(rlock__conn *conn) {
         rlock__conn_adopt(conn, redisAsyncConnectUnix(redis->unix_path));
     } else if (walks || conn == &redis->push) {
 #if RLOCK__HAS_NAMES
-        conn->place->at += walks;
+        conn->endpoint->at += walks;
 #endif
         rlock__conn_dial(conn);
     } else if (rlock__is_sentinel(conn) || !rlock__sentinel_wanted(redis)) {
@@ -482,13 +482,13 @@ static void rlock__conn_waits(rlock__conn *conn) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
         return;
     }
-    resolving = rlock__conn_lookup(conn, conn->place->host) != NULL;
+    resolving = rlock__conn_lookup(conn, conn->endpoint->host) != NULL;
     conn->moved = false;
     rlock__conn_resolve(conn);
 #if RLOCK__HAS_NAMES
     if (resolving && !moved) {
-        rlock__place_found(conn->place, NULL, 0);
-        if (conn->place->count) {
+        rlock__endpoint_found(conn->endpoint, NULL, 0);
+        if (conn->endpoint->count) {
             rlock__conn_dial(conn);
         } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
             rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
@@ -558,10 +558,10 @@ static void rlock__conn_fire(rlock_timer *timer) {
 
 /* False: there is no memory. */
 RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *redis,
-                                             rlock__place *place) {
+                                             rlock__endpoint *endpoint) {
     bool added = rlock_timer_add(redis->client, &conn->timer, rlock__conn_fire) == RLOCK_OK;
     conn->redis = added ? redis : NULL;
-    conn->place = place;
+    conn->endpoint = endpoint;
     conn->io.ready = rlock__conn_on_io;
     conn->fd = -1;
     return added;

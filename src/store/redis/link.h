@@ -54,14 +54,14 @@ static const void *rlock__conn_lookup(const rlock__conn *conn, const char *host)
 
 /* True for the connection that asks a Sentinel. */
 static bool rlock__is_sentinel(const rlock__conn *conn) {
-    return RLOCK__HAS_SENTINEL && conn->place != &conn->redis->place;
+    return RLOCK__HAS_SENTINEL && conn->endpoint != &conn->redis->endpoint;
 }
 
 /* True if there is another address to try. Where a server of localhost was reached that was the
  * one, whatever is the matter with it. */
 static bool rlock__conn_more(const rlock__conn *conn) {
-    return rlock__place_more(conn->place) &&
-           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->place->host));
+    return rlock__endpoint_more(conn->endpoint) &&
+           (conn->state == RLOCK__CONN_OPENING || !rlock__is_localhost(conn->endpoint->host));
 }
 
 /* True if an attempt that fails goes on at the next address, or at the next Sentinel: not if no
@@ -108,7 +108,7 @@ static rlock_fault rlock__why_down(const char *text) {
 /* Returns the hooks of a connection that is encrypted, or NULL. */
 static const rlock_tls *rlock__conn_tls(const rlock__conn *conn) {
 #if RLOCK__HAS_TLS
-    return conn->place->tls;
+    return conn->endpoint->tls;
 #else
     (void)conn;
     return NULL;
@@ -164,7 +164,7 @@ static void rlock__want_nothing(void *data) {
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
     int64_t timeout_us = conn->redis->timeout_us;
-    return rlock__is_sentinel(conn) ? rlock__place_patience_us(conn->place, timeout_us)
+    return rlock__is_sentinel(conn) ? rlock__endpoint_patience_us(conn->endpoint, timeout_us)
                                     : timeout_us;
 }
 
@@ -412,14 +412,14 @@ static bool rlock__pushes(const rlock__redis *redis) {
 
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
  * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
-static size_t rlock__conn_place(const rlock__conn *conn, char *line, size_t n,
-                                const char *between) {
+static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n,
+                                   const char *between) {
     const rlock__redis *redis = conn->redis;
-    const char *path = redis->unix_path, *host = conn->place->host;
+    const char *path = redis->unix_path, *host = conn->endpoint->host;
     if (!redis->connect) {
         n = rlock__line_add(line, n, between, path ? path : host);
-        if (!path && host && rlock__place_known(conn->place)) {
-            n = rlock__line_number(line, n, ":", conn->place->port);
+        if (!path && host && rlock__endpoint_known(conn->endpoint)) {
+            n = rlock__line_number(line, n, ":", conn->endpoint->port);
         }
     }
     return n;
@@ -438,7 +438,7 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
     report.link = rlock__is_sentinel(conn)         ? "Sentinel"
                   : conn == &conn->redis->commands ? "commands"
                                                    : "push";
-    report.where = rlock__conn_place(conn, where, 0, "") ? where : NULL;
+    report.where = rlock__conn_endpoint(conn, where, 0, "") ? where : NULL;
     report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
     rlock_client_report(conn->redis->client, &report);
 }
@@ -454,7 +454,7 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     if (times & (times - 1)) {
         return;
     }
-    n = rlock__conn_place(conn, line, n, " to ");
+    n = rlock__conn_endpoint(conn, line, n, " to ");
     if (times > 1) {
         n = rlock__line_number(line, n, ": failure ", (int32_t)times);
     }
@@ -539,7 +539,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     if (main) {
         if (!was_ready) {
-            conn->place->failures++;
+            conn->endpoint->failures++;
         }
         redis->events->down(redis->owner, NULL, conn->fault, conn->text);
     } else {

@@ -81,7 +81,7 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
     }
     sentinel->epoch = -1;
 #if RLOCK__HAS_TLS
-    sentinel->place.tls = config->sentinel_tls;
+    sentinel->endpoint.tls = config->sentinel_tls;
 #endif
     sentinel->text = rlock__copy_text(config->sentinels, &failed);
     sentinel->primary = rlock__copy_text(config->sentinel_primary, &failed);
@@ -96,13 +96,13 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
 }
 
 /* Leads a connection to another host. */
-static void rlock__place_move(rlock__conn *conn, char *host, int port) {
-    rlock__place *place = conn->place;
-    place->host = host;
-    place->port = port;
+static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
+    rlock__endpoint *endpoint = conn->endpoint;
+    endpoint->host = host;
+    endpoint->port = port;
 #if RLOCK__HAS_NAMES
-    place->good.any.sa_family = 0;
-    place->count = place->at = 0;
+    endpoint->good.any.sa_family = 0;
+    endpoint->count = endpoint->at = 0;
 #endif
     conn->moved = true;
 }
@@ -110,7 +110,7 @@ static void rlock__place_move(rlock__conn *conn, char *host, int port) {
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
-    rlock__place_move(&sentinel->conn, host->name, host->port);
+    rlock__endpoint_move(&sentinel->conn, host->name, host->port);
 }
 
 #if RLOCK__HAS_NAMES
@@ -146,7 +146,7 @@ static void rlock__sentinel_answered(rlock__redis *redis) {
         sentinel->heard = true;
         conn->text[0] = 0;
         conn->backoff_ms = 0;
-        rlock__place_worked(conn->place);
+        rlock__endpoint_worked(conn->endpoint);
         rlock__conn_log(conn, RLOCK_LOG_INFO, "ready", NULL);
     }
     sentinel->silent = sentinel->behind = 0;
@@ -164,17 +164,17 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
         rlock__commands_bury(redis);
     }
     conn->walks = false;
-    rlock__dealloc(redis->place.host);
-    rlock__place_move(conn, host, port);
-    redis->place.failures = 0;
+    rlock__dealloc(redis->endpoint.host);
+    rlock__endpoint_move(conn, host, port);
+    redis->endpoint.failures = 0;
     RLOCK_ASSERT(conn->wanted);                      /* for it a Sentinel was asked */
     rlock_timer_set(redis->client, &conn->timer, 0); /* it waits for no name of another host */
 }
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
-    const rlock__place *place = &redis->place;
-    return place->host && strcmp(place->host, redis->sentinel->told) == 0 &&
-           place->port == redis->sentinel->told_port;
+    const rlock__endpoint *endpoint = &redis->endpoint;
+    return endpoint->host && strcmp(endpoint->host, redis->sentinel->told) == 0 &&
+           endpoint->port == redis->sentinel->told_port;
 }
 
 /* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
@@ -322,11 +322,11 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     bool doubted = 2 * sentinel->behind > sentinel->count;
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
-    conn->place->failures++;
+    conn->endpoint->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
     sentinel->silent = sentinel->behind = 0;
     rlock__conn_wait(conn, rlock__backoff_us(conn));
-    if (sentinel->waited && redis->place.host) {
+    if (sentinel->waited && redis->endpoint.host) {
         sentinel->misled = doubted; /* until the address has worked */
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {

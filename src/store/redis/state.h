@@ -100,7 +100,7 @@ typedef union rlock__address {
 } rlock__address;
 
 /* Where a server is: a host, and what its name stood for when it was last resolved. */
-typedef struct rlock__place {
+typedef struct rlock__endpoint {
     char *host;
     int port;
 #if RLOCK__HAS_TLS
@@ -112,7 +112,7 @@ typedef struct rlock__place {
     rlock__address found[RLOCK__ADDRESSES]; /* in the order in which to try them */
     rlock__address good;                    /* the one that worked last; its family 0: none yet */
 #endif
-} rlock__place;
+} rlock__endpoint;
 
 #if RLOCK__HAS_NAMES
 
@@ -136,7 +136,7 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool shard;   /* what is read now came on a sharded channel */
     bool refused; /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
-    rlock__place *place; /* where it leads, without a hook and a path */
+    rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
     int state, fd;
     int step;      /* of the handshake, that is said next */
@@ -186,7 +186,7 @@ typedef struct rlock__host {
 /* Those that know where the primary is, and what they said. */
 typedef struct rlock__sentinel {
     rlock__conn conn;
-    rlock__place place; /* of the one that is asked */
+    rlock__endpoint endpoint; /* of the one that is asked */
     char *primary, *username, *password;
     char *text; /* the names of all hosts */
     rlock__host *hosts;
@@ -310,7 +310,7 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     rlock__sync *sync;             /* NULL: no replica has to have anything */
 #endif
     rlock__conn commands, push;
-    rlock__place place;               /* where both connections lead */
+    rlock__endpoint endpoint;         /* where both connections lead */
     char replid[RLOCK__IDENTITY + 1]; /* the history of the data of that server; empty = unknown */
     struct sockaddr_storage peer;     /* the address of that process; AF_UNSPEC = unknown */
 } rlock__redis;

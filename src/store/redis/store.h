@@ -447,7 +447,7 @@ static void rlock__redis_free(rlock__redis *redis) {
         rlock__dealloc(command->batch);
         rlock__dealloc(command);
     }
-    rlock__dealloc(redis->place.host);
+    rlock__dealloc(redis->endpoint.host);
     rlock__dealloc(redis->unix_path);
     rlock__dealloc(redis->username);
     rlock__dealloc(redis->password);
@@ -690,15 +690,15 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
 #if RLOCK__HAS_TLS
-    redis->place.tls = config->connect || config->unix_path ? NULL : config->tls;
+    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
 #endif
-    redis->place.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
+    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
     redis->unix_path = rlock__copy_text(config->unix_path, &failed);
     redis->username = rlock__copy_text(config->username, &failed);
     redis->password = rlock__copy_text(config->password, &failed);
     redis->name = rlock__copy_text(config->client_name, &failed);
     redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->place.port = config->port ? config->port : 6379;
+    redis->endpoint.port = config->port ? config->port : 6379;
     redis->database = config->database;
 #if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
@@ -711,8 +711,8 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     for (i = 0; i < RLOCK__QUEUES; i++) {
         rlock__list_init(&redis->queues[i]);
     }
-    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->place) ||
-        !rlock__conn_init(&redis->push, redis, &redis->place)) {
+    if (!redis->buffer || !rlock__conn_init(&redis->commands, redis, &redis->endpoint) ||
+        !rlock__conn_init(&redis->push, redis, &redis->endpoint)) {
         failed = true;
     }
 #if RLOCK__HAS_REPLICAS
@@ -724,7 +724,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     if (config->sentinels && !failed) {
         redis->sentinel = rlock__sentinel_new(config);
         failed = !redis->sentinel ||
-                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->place);
+                 !rlock__conn_init(&redis->sentinel->conn, redis, &redis->sentinel->endpoint);
     }
 #endif
     if (failed) {
