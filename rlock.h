@@ -2744,14 +2744,14 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
     rlock_link link, notified;
     rlock__entry *entry;
-    struct rlock__tenant *tenant; /* NULL: its client is gone, and the lease runs out */
+    struct rlock__session *session; /* NULL: its client is gone, and the lease runs out */
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
     char sort; /* see rlock__sort */
 } rlock__member;
 
-typedef struct rlock__tenant { /* one client of the store */
+typedef struct rlock__session { /* one client of the store */
     rlock__memory *memory;
     rlock_client *client;
     const rlock_store_events *events;
@@ -2760,12 +2760,12 @@ typedef struct rlock__tenant { /* one client of the store */
     int64_t offer_us; /* how long an offer lasts: one command timeout */
     rlock_link requests, woken, notified;
     bool up;
-} rlock__tenant;
+} rlock__session;
 
 typedef struct rlock__tracking { /* one key that one client watches */
     rlock_link link, woken;
     rlock__entry *entry;
-    rlock__tenant *tenant;
+    rlock__session *session;
     bool on;
 } rlock__tracking;
 
@@ -2779,16 +2779,16 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 /* --- members --- */
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
-    RLOCK_ASSERT(rlock__list_empty(&member->notified) || member->tenant);
+    RLOCK_ASSERT(rlock__list_empty(&member->notified) || member->session);
     rlock__list_remove(&member->notified);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
 }
 
 /* What a request wants comes to the end of a list of the entry; NULL: no memory. */
-static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *entry,
+static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *entry,
                                         rlock_link *list, const rlock_request *request) {
-    rlock__member *member = RLOCK__FIRST(&tenant->memory->spare, rlock__member, link);
+    rlock__member *member = RLOCK__FIRST(&session->memory->spare, rlock__member, link);
     if (member) {
         rlock__list_remove(&member->link);
     } else {
@@ -2801,17 +2801,17 @@ static rlock__member *rlock__member_add(rlock__tenant *tenant, rlock__entry *ent
     rlock__list_init(&member->notified);
     rlock__list_append(list, &member->link);
     member->entry = entry;
-    member->tenant = tenant;
+    member->session = session;
     member->token = request->token;
     member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
     member->sort = rlock__sort(request);
     return member;
 }
 
-static rlock__member *rlock__member_find(rlock_link *list, const rlock__tenant *tenant,
+static rlock__member *rlock__member_find(rlock_link *list, const rlock__session *session,
                                          uint64_t token) {
     rlock_link *at = list->next;
-    while (at != list && (RLOCK__OF(at, rlock__member, link)->tenant != tenant ||
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->session != session ||
                           RLOCK__OF(at, rlock__member, link)->token != token)) {
         at = at->next;
     }
@@ -2829,9 +2829,9 @@ RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
 
 /* Notifies its client, in a dispatch of that client. */
 static void rlock__member_notify(rlock__member *member) {
-    if (member->tenant && rlock__list_empty(&member->notified)) {
-        rlock__list_append(&member->tenant->notified, &member->notified);
-        rlock_timer_set(member->tenant->client, &member->tenant->timer, 0);
+    if (member->session && rlock__list_empty(&member->notified)) {
+        rlock__list_append(&member->session->notified, &member->notified);
+        rlock_timer_set(member->session->client, &member->session->timer, 0);
     }
 }
 
@@ -2853,9 +2853,9 @@ static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, in
     return used;
 }
 
-static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__tenant *tenant,
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__session *session,
                                           uint64_t token, int64_t now_us) {
-    rlock__member *member = rlock__member_find(&entry->holders, tenant, token);
+    rlock__member *member = rlock__member_find(&entry->holders, session, token);
     return member && member->expires_us > now_us ? member : NULL;
 }
 
@@ -2890,20 +2890,20 @@ static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request 
 
 /* Serves the queue while there is room: the first waiter holds for one command timeout, and is
  * notified unless this request is its own. False: somebody still waits. */
-static bool rlock__entry_offer(rlock__tenant *tenant, rlock__entry *entry, uint32_t permits,
+static bool rlock__entry_offer(rlock__session *session, rlock__entry *entry, uint32_t permits,
                                const rlock__member *asking, int64_t now_us) {
-    uint64_t used = rlock__entry_used(tenant->memory, entry, now_us);
+    uint64_t used = rlock__entry_used(session->memory, entry, now_us);
     while (!rlock__list_empty(&entry->queue)) {
         rlock__member *member = RLOCK__OF(entry->queue.next, rlock__member, link);
         if (member->weight > permits) {
-            rlock__member_drop(tenant->memory, member);
+            rlock__member_drop(session->memory, member);
             continue;
         }
         if (used + member->weight > permits) {
             return false;
         }
         used += member->weight;
-        member->expires_us = now_us + tenant->offer_us;
+        member->expires_us = now_us + session->offer_us;
         rlock__list_remove(&member->link);
         rlock__list_append(&entry->holders, &member->link);
         if (member != asking) {
@@ -2974,8 +2974,8 @@ static void rlock__entry_changed(rlock__entry *entry) {
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
         rlock__tracking *watch = RLOCK__OF(at, rlock__tracking, link);
         if (watch->on && rlock__list_empty(&watch->woken)) {
-            rlock__list_append(&watch->tenant->woken, &watch->woken);
-            rlock_timer_set(watch->tenant->client, &watch->tenant->timer, 0);
+            rlock__list_append(&watch->session->woken, &watch->woken);
+            rlock_timer_set(watch->session->client, &watch->session->timer, 0);
         }
     }
 }
@@ -2988,34 +2988,34 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
 }
 
 /* True if there is room for a queued kind; else the request joins the queue, if it may. */
-static bool rlock__memory_queue(rlock__tenant *tenant, const rlock_request *request,
+static bool rlock__memory_queue(rlock__session *session, const rlock_request *request,
                                 rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
     uint64_t writer = request->writer;
-    if (writer && rlock__entry_holder(entry, tenant, writer, now_us)) {
+    if (writer && rlock__entry_holder(entry, session, writer, now_us)) {
         if (waits) {
-            rlock__member_drop(tenant->memory, waits);
+            rlock__member_drop(session->memory, waits);
         }
         return true;
     }
-    if (rlock__entry_offer(tenant, entry, permits, waits, now_us) &&
-        rlock__entry_used(tenant->memory, entry, now_us) + request->terms->weight <= permits) {
+    if (rlock__entry_offer(session, entry, permits, waits, now_us) &&
+        rlock__entry_used(session->memory, entry, now_us) + request->terms->weight <= permits) {
         return true;
     }
-    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+    if (rlock__entry_holder(entry, session, request->token, now_us)) {
         return true;
     }
     if (!(request->flags & RLOCK_REQUEST_ONCE) &&
-        !rlock__member_find(&entry->queue, tenant, request->token) &&
-        !rlock__member_add(tenant, entry, &entry->queue, request)) {
+        !rlock__member_find(&entry->queue, session, request->token) &&
+        !rlock__member_add(session, entry, &entry->queue, request)) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
     }
     return false;
 }
 
 /* True if one of the keys can be had; else the answer says why not. */
-static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *request,
+static bool rlock__memory_may(rlock__session *session, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
     rlock_link *at;
@@ -3023,12 +3023,12 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
         return false;
     }
-    if (rlock__entry_holder(entry, tenant, request->token, now_us)) {
+    if (rlock__entry_holder(entry, session, request->token, now_us)) {
         return true;
     }
     answer->outcome = RLOCK_OUTCOME_HELD;
-    if (rlock__is_queued(request) ? rlock__memory_queue(tenant, request, entry, answer, now_us)
-                                  : !rlock__entry_used(tenant->memory, entry, now_us)) {
+    if (rlock__is_queued(request) ? rlock__memory_queue(session, request, entry, answer, now_us)
+                                  : !rlock__entry_used(session->memory, entry, now_us)) {
         answer->outcome = RLOCK_OUTCOME_DONE;
         return true;
     }
@@ -3041,16 +3041,16 @@ static bool rlock__memory_may(rlock__tenant *tenant, const rlock_request *reques
 }
 
 /* Holds a key that is to be had; false: no memory. */
-static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *request, const char *key,
-                               size_t len, int64_t now_us) {
-    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+static bool rlock__memory_hold(rlock__session *session, const rlock_request *request,
+                               const char *key, size_t len, int64_t now_us) {
+    rlock__entry *entry = rlock__entry_find(session->memory, key, len);
     rlock__member *member;
     if (!entry) {
-        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+        entry = rlock__entry_new(session->memory, key, len, now_us);
     }
-    member = entry ? rlock__member_find(&entry->holders, tenant, request->token) : NULL;
+    member = entry ? rlock__member_find(&entry->holders, session, request->token) : NULL;
     if (entry && !member) {
-        member = rlock__member_add(tenant, entry, &entry->holders, request);
+        member = rlock__member_add(session, entry, &entry->holders, request);
     }
     if (!member) {
         return false;
@@ -3062,26 +3062,26 @@ static bool rlock__memory_hold(rlock__tenant *tenant, const rlock_request *reque
     return true;
 }
 
-static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *request,
+static void rlock__memory_acquire(rlock__session *session, const rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
-    rlock__memory *memory = tenant->memory;
+    rlock__memory *memory = session->memory;
     const char *key;
     uint32_t i, k;
     size_t len;
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(memory, key, len);
-        if (entry && !rlock__memory_may(tenant, request, entry, answer, now_us)) {
+        if (entry && !rlock__memory_may(session, request, entry, answer, now_us)) {
             return;
         }
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
-        if (!rlock__memory_hold(tenant, request, key, len, now_us)) {
+        if (!rlock__memory_hold(session, request, key, len, now_us)) {
             for (k = 0; RLOCK__HAS_KINDS && k < i; k++) {
                 rlock__entry *entry;
                 (void)rlock__request_key(request, k, &key, &len);
                 entry = rlock__entry_find(memory, key, len);
                 rlock__member_drop(memory,
-                                   rlock__member_find(&entry->holders, tenant, request->token));
+                                   rlock__member_find(&entry->holders, session, request->token));
             }
             rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
             return;
@@ -3094,25 +3094,25 @@ static void rlock__memory_acquire(rlock__tenant *tenant, const rlock_request *re
 }
 
 /* Takes a key away from its holder, and serves its queue or wakes its waiters. */
-static void rlock__memory_release(rlock__tenant *tenant, const rlock_request *request,
+static void rlock__memory_release(rlock__session *session, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, tenant, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
     if (RLOCK__HAS_KINDS && waits) {
-        rlock__member_drop(tenant->memory, waits);
+        rlock__member_drop(session->memory, waits);
     }
     if (holder) {
-        rlock__member_drop(tenant->memory, holder);
+        rlock__member_drop(session->memory, holder);
     }
     if (rlock__is_queued(request) && !rlock__entry_differs(entry, request, now_us)) {
-        rlock__entry_offer(tenant, entry, permits, NULL, now_us);
+        rlock__entry_offer(session, entry, permits, NULL, now_us);
     } else if (holder) {
         rlock__entry_changed(entry);
     }
 }
 
 /* A renewal, of all keys or none, or a release. */
-static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *request,
+static void rlock__memory_change(rlock__session *session, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
     bool release = request->op == RLOCK_OP_RELEASE;
@@ -3120,33 +3120,33 @@ static void rlock__memory_change(rlock__tenant *tenant, const rlock_request *req
     size_t len;
     uint32_t i;
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
-        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+        rlock__entry *entry = rlock__entry_find(session->memory, key, len);
         rlock__member *holder =
-            entry ? rlock__entry_holder(entry, tenant, request->token, now_us) : NULL;
+            entry ? rlock__entry_holder(entry, session, request->token, now_us) : NULL;
         if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
-            bool full = entry && rlock__entry_used(tenant->memory, entry, now_us) + weight >
+            bool full = entry && rlock__entry_used(session->memory, entry, now_us) + weight >
                                      rlock__entry_permits(entry, request, now_us);
             answer->outcome = full ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
         }
         if (entry && release) {
-            rlock__memory_release(tenant, request, entry, holder, now_us);
+            rlock__memory_release(session, request, entry, holder, now_us);
         }
     }
     if (release || answer->outcome != RLOCK_OUTCOME_DONE) {
         return;
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
-        rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
-        rlock__member_extend(rlock__entry_holder(entry, tenant, request->token, now_us), request,
+        rlock__entry *entry = rlock__entry_find(session->memory, key, len);
+        rlock__member_extend(rlock__entry_holder(entry, session, request->token, now_us), request,
                              now_us);
     }
 }
 
 /* --- questions --- */
 
-static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *request,
+static void rlock__memory_inspect(rlock__session *session, const rlock_request *request,
                                   rlock__entry *entry, int64_t now_us) {
-    rlock__memory *memory = tenant->memory;
+    rlock__memory *memory = session->memory;
     rlock_info *info = &memory->info;
     uint64_t used = entry ? rlock__entry_used(memory, entry, now_us) : 0;
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
@@ -3161,14 +3161,14 @@ static void rlock__memory_inspect(rlock__tenant *tenant, const rlock_request *re
         }
         info->holders++;
         info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
-        if (!info->token && member->tenant) {
-            info->token_len = rlock__token(member->tenant->client, memory->token, member->token);
+        if (!info->token && member->session) {
+            info->token_len = rlock__token(member->session->client, memory->token, member->token);
             info->token = memory->token;
         }
     }
     for (at = entry ? entry->queue.next : NULL; entry && at != &entry->queue; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
-        if (member->tenant == tenant && member->token == request->token) {
+        if (member->session == session && member->token == request->token) {
             info->position = info->waiters;
         }
         info->waiters++;
@@ -3191,9 +3191,9 @@ static void rlock__memory_force(rlock__memory *memory, rlock__entry *entry,
     }
 }
 
-static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *request,
+static void rlock__memory_question(rlock__session *session, const rlock_request *request,
                                    rlock_answer *answer, int64_t now_us) {
-    rlock__memory *memory = tenant->memory;
+    rlock__memory *memory = session->memory;
     rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
     memset(&memory->info, 0, sizeof memory->info);
     memory->info.position = -1;
@@ -3204,7 +3204,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
     } else if (entry && rlock__entry_differs(entry, request, now_us)) {
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
     } else if (request->op == RLOCK_OP_INSPECT) {
-        rlock__memory_inspect(tenant, request, entry, now_us);
+        rlock__memory_inspect(session, request, entry, now_us);
     } else if (entry) {
         if (request->op == RLOCK_OP_FORCE) {
             rlock__memory_force(memory, entry, request, now_us);
@@ -3213,7 +3213,7 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
             entry->permits_us = entry->permits ? now_us + RLOCK__DAY_US : 0;
         }
         if (rlock__is_queued(request)) {
-            rlock__entry_offer(tenant, entry, rlock__entry_permits(entry, request, now_us), NULL,
+            rlock__entry_offer(session, entry, rlock__entry_permits(entry, request, now_us), NULL,
                                now_us);
         }
     }
@@ -3221,15 +3221,15 @@ static void rlock__memory_question(rlock__tenant *tenant, const rlock_request *r
 
 /* The store's own time: what the clock under its clients shows. Each of them counts the steps back
  * by itself, so their own times come apart: no lease may end by another's. */
-static int64_t rlock__memory_now_us(const rlock__tenant *tenant) {
-    return tenant->client->clock_us - tenant->client->stepped_us;
+static int64_t rlock__memory_now_us(const rlock__session *session) {
+    return session->client->clock_us - session->client->stepped_us;
 }
 
 /* Does what was sent. NULL: nobody is left to hear the answers. */
-static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
+static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
                                   void (*answered)(void *owner, rlock_request *request,
                                                    const rlock_answer *answer)) {
-    int64_t now_us = rlock__memory_now_us(tenant);
+    int64_t now_us = rlock__memory_now_us(session);
     while (!rlock__list_empty(requests)) {
         rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
         rlock_answer answer;
@@ -3237,73 +3237,74 @@ static void rlock__memory_execute(rlock__tenant *tenant, rlock_link *requests,
         answer.sure = true;
         rlock__list_remove(&request->store.link);
         if (request->op == RLOCK_OP_ACQUIRE) {
-            rlock__memory_acquire(tenant, request, &answer, now_us);
+            rlock__memory_acquire(session, request, &answer, now_us);
         } else if (request->op < RLOCK_OP_INSPECT) {
-            rlock__memory_change(tenant, request, &answer, now_us);
+            rlock__memory_change(session, request, &answer, now_us);
         } else if (RLOCK__HAS_KINDS) {
-            rlock__memory_question(tenant, request, &answer, now_us);
+            rlock__memory_question(session, request, &answer, now_us);
         }
         if (answered) {
-            answered(tenant->owner, request, &answer);
+            answered(session->owner, request, &answer);
         }
     }
 }
 
 static void rlock__memory_fire(rlock_timer *timer) {
-    rlock__tenant *tenant = RLOCK__OF(timer, rlock__tenant, timer);
+    rlock__session *session = RLOCK__OF(timer, rlock__session, timer);
     rlock_link woken, notified, requests;
     const rlock__node *node;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
     rlock__list_init(&requests);
-    rlock__list_move(&woken, &tenant->woken);
-    rlock__list_move(&notified, &tenant->notified);
-    rlock__list_move(&requests, &tenant->requests);
-    if (!tenant->up) {
-        tenant->up = true;
-        tenant->events->up(tenant->owner, NULL);
-        tenant->events->pushing(tenant->owner, NULL, RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
+    rlock__list_move(&woken, &session->woken);
+    rlock__list_move(&notified, &session->notified);
+    rlock__list_move(&requests, &session->requests);
+    if (!session->up) {
+        session->up = true;
+        session->events->up(session->owner, NULL);
+        session->events->pushing(session->owner, NULL,
+                                 RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS);
     }
-    rlock__memory_execute(tenant, &requests, tenant->events->answered);
+    rlock__memory_execute(session, &requests, session->events->answered);
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
         node = &watch->entry->node;
-        tenant->events->woken(tenant->owner, node->key, node->key_len);
+        session->events->woken(session->owner, node->key, node->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
         node = &member->entry->node;
         rlock__list_remove(&member->notified);
-        tenant->events->notified(tenant->owner, node->key, node->key_len, member->token);
+        session->events->notified(session->owner, node->key, node->key_len, member->token);
     }
 }
 
 static int rlock__memory_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
-    rlock__tenant *tenant = (rlock__tenant *)rlock__alloc(sizeof *tenant);
-    if (!tenant || rlock_timer_add(client, &tenant->timer, rlock__memory_fire) != RLOCK_OK) {
-        rlock__dealloc(tenant);
+    rlock__session *session = (rlock__session *)rlock__alloc(sizeof *session);
+    if (!session || rlock_timer_add(client, &session->timer, rlock__memory_fire) != RLOCK_OK) {
+        rlock__dealloc(session);
         return RLOCK_ERR_NOMEM;
     }
-    tenant->memory = (rlock__memory *)store->ctx;
-    tenant->client = client;
-    tenant->offer_us = config->command_timeout_ms * 1000;
-    tenant->events = events;
-    tenant->owner = owner;
-    rlock__list_init(&tenant->requests);
-    rlock__list_init(&tenant->woken);
-    rlock__list_init(&tenant->notified);
-    *state = tenant;
+    session->memory = (rlock__memory *)store->ctx;
+    session->client = client;
+    session->offer_us = config->command_timeout_ms * 1000;
+    session->events = events;
+    session->owner = owner;
+    rlock__list_init(&session->requests);
+    rlock__list_init(&session->woken);
+    rlock__list_init(&session->notified);
+    *state = session;
     return RLOCK_OK;
 }
 
 static void rlock__memory_submit(void *state, rlock_request *request) {
-    rlock__tenant *tenant = (rlock__tenant *)state;
-    request->sent_us = rlock_client_now_us(tenant->client);
-    rlock__list_append(&tenant->requests, &request->store.link);
-    rlock_timer_set(tenant->client, &tenant->timer, request->sent_us);
+    rlock__session *session = (rlock__session *)state;
+    request->sent_us = rlock_client_now_us(session->client);
+    rlock__list_append(&session->requests, &request->store.link);
+    rlock_timer_set(session->client, &session->timer, request->sent_us);
 }
 
 static bool rlock__memory_forget(void *state, rlock_request *request) {
@@ -3313,27 +3314,27 @@ static bool rlock__memory_forget(void *state, rlock_request *request) {
 }
 
 static void rlock__memory_track(void *state, const char *key, size_t len, bool on) {
-    rlock__tenant *tenant = (rlock__tenant *)state;
-    int64_t now_us = rlock__memory_now_us(tenant);
-    rlock__entry *entry = rlock__entry_find(tenant->memory, key, len);
+    rlock__session *session = (rlock__session *)state;
+    int64_t now_us = rlock__memory_now_us(session);
+    rlock__entry *entry = rlock__entry_find(session->memory, key, len);
     rlock__tracking *watch = NULL;
     rlock_link *at;
     if (!entry && on) {
-        entry = rlock__entry_new(tenant->memory, key, len, now_us);
+        entry = rlock__entry_new(session->memory, key, len, now_us);
     }
     if (!entry) {
         return; /* no memory: a waiter's back-stop timer does without */
     }
     for (at = entry->watches.next; at != &entry->watches; at = at->next) {
         watch = RLOCK__OF(at, rlock__tracking, link);
-        if (watch->tenant == tenant) {
+        if (watch->session == session) {
             break;
         }
         watch = NULL;
     }
     if (!watch && on && (watch = (rlock__tracking *)rlock__alloc(sizeof *watch)) != NULL) {
         watch->entry = entry;
-        watch->tenant = tenant;
+        watch->session = session;
         rlock__list_init(&watch->woken);
         rlock__list_append(&entry->watches, &watch->link);
     }
@@ -3348,38 +3349,38 @@ static void rlock__memory_flush(void *state) {
 }
 
 /* A client goes: it watches nothing, leaves the queues, and what it holds runs out. */
-static void rlock__entry_leave(rlock__entry *entry, const rlock__tenant *tenant) {
+static void rlock__entry_leave(rlock__entry *entry, const rlock__session *session) {
     rlock_link *at, *next;
     for (at = entry->watches.next; at != &entry->watches; at = next) {
         next = at->next;
-        if (RLOCK__OF(at, rlock__tracking, link)->tenant == tenant) {
+        if (RLOCK__OF(at, rlock__tracking, link)->session == session) {
             rlock__tracking_free(RLOCK__OF(at, rlock__tracking, link));
         }
     }
     for (at = entry->queue.next; RLOCK__HAS_KINDS && at != &entry->queue; at = next) {
         next = at->next;
-        if (RLOCK__OF(at, rlock__member, link)->tenant == tenant) {
-            rlock__member_drop(tenant->memory, RLOCK__OF(at, rlock__member, link));
+        if (RLOCK__OF(at, rlock__member, link)->session == session) {
+            rlock__member_drop(session->memory, RLOCK__OF(at, rlock__member, link));
         }
     }
     for (at = entry->holders.next; at != &entry->holders; at = at->next) {
         rlock__member *member = RLOCK__OF(at, rlock__member, link);
-        if (member->tenant == tenant) {
-            member->tenant = NULL;
+        if (member->session == session) {
+            member->session = NULL;
             rlock__list_remove(&member->notified);
         }
     }
 }
 
 static void rlock__memory_close(void *state) {
-    rlock__tenant *tenant = (rlock__tenant *)state;
+    rlock__session *session = (rlock__session *)state;
     rlock_link *at;
-    rlock__memory_execute(tenant, &tenant->requests, NULL); /* releases above all */
-    for (at = tenant->memory->entries.next; at != &tenant->memory->entries; at = at->next) {
-        rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), tenant);
+    rlock__memory_execute(session, &session->requests, NULL); /* releases above all */
+    for (at = session->memory->entries.next; at != &session->memory->entries; at = at->next) {
+        rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), session);
     }
-    rlock_timer_drop(tenant->client, &tenant->timer);
-    rlock__dealloc(tenant);
+    rlock_timer_drop(session->client, &session->timer);
+    rlock__dealloc(session);
 }
 
 static const rlock_store rlock__memory_store = {NULL,
@@ -15631,4 +15632,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 68432739030f66e6 */
+/* tools/join makes this file of src/: edit that. Digest of all above: e13edfb9429c3f24 */
