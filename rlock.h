@@ -44,7 +44,7 @@
  *     >>platform         clock, random bytes, allocation
  *     >>foreign          how text is shown that a server, a resolver or a configuration made
  *     >>list             doubly linked lists inside the things they link
- *     >>map              from keys to things, by nodes that the things hold
+ *     >>map              from keys to things, by items that the things hold
  *     >>heap             due times in one binary heap
  *     >>pool             things of one size, kept for the next one
  *     >>client           one clock sample per dispatch, one loop timer, ready list, deferred frees
@@ -1755,19 +1755,19 @@ static void rlock__list_move(rlock_link *list, rlock_link *from) {
 }
 
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to things, by nodes that the things hold
+ * >>map - from keys to things, by items that the things hold
  */
 
 /* A key of a thing. Several things may have the same key. */
-typedef struct rlock__node {
-    struct rlock__node *next;
+typedef struct rlock__item {
+    struct rlock__item *next;
     const char *key; /* its bytes, which the thing keeps */
     void *thing;
     uint32_t key_len, hash;
-} rlock__node;
+} rlock__item;
 
 typedef struct rlock__map {
-    rlock__node **buckets;
+    rlock__item **buckets;
     uint32_t size, count; /* size: a power of two */
     uint32_t seed[2];     /* of its own: who chooses keys does not know which fall together */
 } rlock__map;
@@ -1825,28 +1825,28 @@ static bool rlock__map_init(rlock__map *map) {
     }
     map->size = 16;
     map->count = 0;
-    map->buckets = (rlock__node **)rlock__alloc(map->size * sizeof *map->buckets);
+    map->buckets = (rlock__item **)rlock__alloc(map->size * sizeof *map->buckets);
     return map->buckets != NULL;
 }
 
-static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
-    return node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0;
+static bool rlock__key_is(const rlock__item *item, uint32_t hash, const char *key, size_t len) {
+    return item->hash == hash && item->key_len == len && memcmp(item->key, key, len) == 0;
 }
 
-static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
+static rlock__item *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
-    rlock__node *node = map->buckets[hash & (map->size - 1)];
+    rlock__item *item = map->buckets[hash & (map->size - 1)];
     RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
-    while (node && !rlock__key_is(node, hash, key, len)) {
-        node = node->next;
+    while (item && !rlock__key_is(item, hash, key, len)) {
+        item = item->next;
     }
-    return node;
+    return item;
 }
 
-/* Another node with the key of this one, or NULL. */
-static rlock__node *rlock__map_same(const rlock__node *node) {
-    rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !rlock__key_is(same, node->hash, node->key, node->key_len)) {
+/* Another item with the key of this one, or NULL. */
+static rlock__item *rlock__map_same(const rlock__item *item) {
+    rlock__item *same = RLOCK__HAS_KINDS ? item->next : NULL; /* else each thing has its own key */
+    while (same && !rlock__key_is(same, item->hash, item->key, item->key_len)) {
         same = same->next;
     }
     return same;
@@ -1854,17 +1854,17 @@ static rlock__node *rlock__map_same(const rlock__node *node) {
 
 static void rlock__map_grow(rlock__map *map) {
     uint32_t size = map->size * 2, i;
-    rlock__node **buckets = (rlock__node **)rlock__alloc(size * sizeof *buckets);
+    rlock__item **buckets = (rlock__item **)rlock__alloc(size * sizeof *buckets);
     if (!buckets) {
         return; /* longer chains, nothing worse */
     }
     for (i = 0; i < map->size; i++) {
-        rlock__node *node = map->buckets[i];
-        while (node) {
-            rlock__node *next = node->next;
-            node->next = buckets[node->hash & (size - 1)];
-            buckets[node->hash & (size - 1)] = node;
-            node = next;
+        rlock__item *item = map->buckets[i];
+        while (item) {
+            rlock__item *next = item->next;
+            item->next = buckets[item->hash & (size - 1)];
+            buckets[item->hash & (size - 1)] = item;
+            item = next;
         }
     }
     rlock__dealloc(map->buckets);
@@ -1872,40 +1872,40 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-/* Adds a node, which leads from the key to the thing. */
-static void rlock__map_add(rlock__map *map, rlock__node *node, void *thing, const char *key,
+/* Adds an item, which leads from the key to the thing. */
+static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, const char *key,
                            size_t len) {
-    rlock__node **bucket;
+    rlock__item **bucket;
     RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->thing = thing;
-    node->key = key;
-    node->key_len = (uint32_t)len;
-    node->hash = rlock__hash(map, key, len);
-    bucket = &map->buckets[node->hash & (map->size - 1)];
-    node->next = *bucket;
-    *bucket = node;
+    item->thing = thing;
+    item->key = key;
+    item->key_len = (uint32_t)len;
+    item->hash = rlock__hash(map, key, len);
+    bucket = &map->buckets[item->hash & (map->size - 1)];
+    item->next = *bucket;
+    *bucket = item;
     map->count++;
 }
 
-RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__node *node) {
-    rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item) {
+    rlock__item **at = &map->buckets[item->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
-    while (*at != node) {
+    while (*at != item) {
         RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
-    *at = node->next;
+    *at = item->next;
     map->count--;
 }
 
-/* The node after `node`, in no order; the first after NULL. Ask before `node` goes. */
-static rlock__node *rlock__map_next(const rlock__map *map, const rlock__node *node) {
-    uint32_t i = node ? (node->hash & (map->size - 1)) + 1 : 0;
-    if (node && node->next) {
-        return node->next;
+/* The item after `item`, in no order; the first after NULL. Ask before `item` goes. */
+static rlock__item *rlock__map_next(const rlock__map *map, const rlock__item *item) {
+    uint32_t i = item ? (item->hash & (map->size - 1)) + 1 : 0;
+    if (item && item->next) {
+        return item->next;
     }
     while (i < map->size && !map->buckets[i]) {
         i++;
@@ -2738,7 +2738,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
-    rlock__node node;          /* its key stands behind the entry */
+    rlock__item item;          /* its key stands behind the entry */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -2772,8 +2772,8 @@ typedef struct rlock__tracking { /* one key that one client watches */
 #define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
-    rlock__node *node = rlock__map_find(&memory->map, key, len);
-    return node ? (rlock__entry *)node->thing : NULL;
+    rlock__item *item = rlock__map_find(&memory->map, key, len);
+    return item ? (rlock__entry *)item->thing : NULL;
 }
 
 /* --- members --- */
@@ -2940,7 +2940,7 @@ static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
     if (!held && rlock__list_empty(&entry->queue) && !entry->watching &&
         entry->permits_us <= now_us) {
-        rlock__map_remove(&memory->map, &entry->node);
+        rlock__map_remove(&memory->map, &entry->item);
         rlock__entry_free(memory, entry);
     } else {
         rlock__list_remove(&entry->link);
@@ -2963,7 +2963,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, entry, (char *)(entry + 1), len);
+        rlock__map_add(&memory->map, &entry->item, entry, (char *)(entry + 1), len);
     }
     return entry;
 }
@@ -3252,7 +3252,7 @@ static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__session *session = RLOCK__OF(timer, rlock__session, timer);
     rlock_link woken, notified, requests;
-    const rlock__node *node;
+    const rlock__item *item;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
     rlock__list_init(&requests);
@@ -3269,14 +3269,14 @@ static void rlock__memory_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
-        node = &watch->entry->node;
-        session->events->woken(session->owner, node->key, node->key_len);
+        item = &watch->entry->item;
+        session->events->woken(session->owner, item->key, item->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
-        node = &member->entry->node;
+        item = &member->entry->item;
         rlock__list_remove(&member->notified);
-        session->events->notified(session->owner, node->key, node->key_len, member->token);
+        session->events->notified(session->owner, item->key, item->key_len, member->token);
     }
 }
 
@@ -10403,7 +10403,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
-    rlock__node node; /* its key are the bytes of the token */
+    rlock__item item; /* its key are the bytes of the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -10520,8 +10520,8 @@ static void rlock__vote_next(rlock__vote *vote) {
 /* --- ballots --- */
 
 static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
-    rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
-    return node ? (rlock__ballot *)node->thing : NULL;
+    rlock__item *item = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+    return item ? (rlock__ballot *)item->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
@@ -10571,7 +10571,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     }
     if (!left) {
         rlock_timer_set(client, &ballot->timer, -1);
-        rlock__map_remove(&council->map, &ballot->node);
+        rlock__map_remove(&council->map, &ballot->item);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->unused, &ballot->link);
         council->unused_count++;
@@ -10941,7 +10941,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->node, ballot, (const char *)&ballot->token,
+    rlock__map_add(&council->map, &ballot->item, ballot, (const char *)&ballot->token,
                    sizeof ballot->token);
     return ballot;
 }
@@ -11736,7 +11736,7 @@ typedef struct rlock__gate {
     uint32_t references;      /* handles, questions, and who is at work on it */
     uint8_t pushing;          /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    rlock__node node; /* of the first key. Behind it the bytes of each key, and a NUL */
+    rlock__item item; /* of the first key. Behind it the bytes of each key, and a NUL */
 } rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
@@ -11746,11 +11746,11 @@ typedef struct rlock__kind {
     uint32_t permits;   /* see rlock_terms */
     uint32_t count;     /* how many keys */
     uint32_t *lens;     /* `count` lengths: see rlock_terms */
-    rlock__node *nodes; /* `count - 1`: of the other keys */
+    rlock__item *items; /* `count - 1`: of the other keys */
 } rlock__kind;
 
-static rlock__gate *rlock__gate_at(const rlock__node *node) {
-    return (rlock__gate *)node->thing;
+static rlock__gate *rlock__gate_at(const rlock__item *item) {
+    return (rlock__gate *)item->thing;
 }
 
 /* What a claim has only while a request of it is with the store. */
@@ -11981,12 +11981,12 @@ static bool rlock__shared(const rlock__claim *claim) {
     return terms && (terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_SEMAPHORE);
 }
 
-/* Returns the node of the i-th key, or NULL: there is none. */
-static rlock__node *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+/* Returns the item of the i-th key, or NULL: there is none. */
+static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
     if (i == 0) {
-        return &gate->node;
+        return &gate->item;
     }
-    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->nodes[i - 1]
+    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->items[i - 1]
                                                                    : NULL;
 }
 
@@ -12019,9 +12019,9 @@ static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
-    RLOCK_ASSERT(gate->node.key_len);
-    request->key = gate->node.key;
-    request->key_len = gate->node.key_len;
+    RLOCK_ASSERT(gate->item.key_len);
+    request->key = gate->item.key;
+    request->key_len = gate->item.key_len;
     request->terms = terms;
 }
 
@@ -12287,8 +12287,8 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.kind = kind;
     report.status = status;
     report.reason = reason;
-    report.key = lock->gate->node.key;
-    report.key_len = lock->gate->node.key_len;
+    report.key = lock->gate->item.key;
+    report.key_len = lock->gate->item.key_len;
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
         report.lock = lock;
@@ -12516,22 +12516,22 @@ static bool rlock__pushed(const rlock__gate *gate) {
 /* Calls visit for every gate of this client that wants the key. */
 static void rlock__key_each(rlock_client *client, const char *key, size_t len,
                             void (*visit)(rlock__gate *gate, const void *with), const void *with) {
-    rlock__node *node = rlock__map_find(&client->gates, key, len), *next;
-    for (; node; node = next) {
-        next = rlock__map_same(node);
-        visit(rlock__gate_at(node), with);
+    rlock__item *item = rlock__map_find(&client->gates, key, len), *next;
+    for (; item; item = next) {
+        next = rlock__map_same(item);
+        visit(rlock__gate_at(item), with);
     }
 }
 
 /* True if one of the gate's keys belongs to a part; NULL is the whole. */
 static bool rlock__gate_in(rlock__gate *gate, const rlock_part *part) {
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
     if (!part) {
         return true;
     }
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        if (part->has(part, node->key, node->key_len)) {
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (part->has(part, item->key, item->key_len)) {
             return true;
         }
     }
@@ -12616,17 +12616,17 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
 }
 
 static bool rlock__key_tracked(const rlock_client *client, const char *key, size_t len) {
-    rlock__node *node = rlock__map_find(&client->gates, key, len);
-    while (node && !rlock__gate_at(node)->tracked) {
-        node = rlock__map_same(node);
+    rlock__item *item = rlock__map_find(&client->gates, key, len);
+    while (item && !rlock__gate_at(item)->tracked) {
+        item = rlock__map_same(item);
     }
-    return node != NULL;
+    return item != NULL;
 }
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
     if (on && !gate->tracked) {
         client->tracked++;
@@ -12634,9 +12634,9 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
         client->tracked--;
     }
     gate->tracked = on;
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        if (on || !rlock__key_tracked(client, node->key, node->key_len)) {
-            client->store->track(client->store_state, node->key, node->key_len, on);
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (on || !rlock__key_tracked(client, item->key, item->key_len)) {
+            client->store->track(client->store_state, item->key, item->key_len, on);
         }
     }
 }
@@ -12713,8 +12713,8 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
     for (i = 0; i < has->count; i++) {
         size_t len;
         const char *wanted = rlock__want_key(want, i, &len);
-        const rlock__node *node = rlock__gate_key(gate, i);
-        if (len != node->key_len || memcmp(node->key, wanted, len) != 0) {
+        const rlock__item *item = rlock__gate_key(gate, i);
+        if (len != item->key_len || memcmp(item->key, wanted, len) != 0) {
             return false;
         }
     }
@@ -12725,15 +12725,15 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
 static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     uint32_t count = want->terms.count;
     rlock__kind *kind = (rlock__kind *)rlock__alloc(
-        sizeof *kind + (count - 1) * sizeof *kind->nodes + count * sizeof *kind->lens);
+        sizeof *kind + (count - 1) * sizeof *kind->items + count * sizeof *kind->lens);
     RLOCK_ASSERT(count >= 1);
     gate->kind = kind;
     if (kind) {
         kind->sort = rlock__sort_of(want->terms.kind);
         kind->permits = want->terms.permits;
         kind->count = count;
-        kind->nodes = (rlock__node *)(void *)(kind + 1);
-        kind->lens = (uint32_t *)(void *)(kind->nodes + (count - 1));
+        kind->items = (rlock__item *)(void *)(kind + 1);
+        kind->lens = (uint32_t *)(void *)(kind->items + (count - 1));
     }
     return kind != NULL;
 }
@@ -12787,13 +12787,13 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
 }
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
-    rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
+    rlock__item *item = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
-    while (RLOCK__HAS_KINDS && node && !rlock__gate_is(rlock__gate_at(node), want)) {
-        node = rlock__map_same(node);
+    while (RLOCK__HAS_KINDS && item && !rlock__gate_is(rlock__gate_at(item), want)) {
+        item = rlock__map_same(item);
     }
-    gate = node ? rlock__gate_at(node) : rlock__gate_new(client, want);
+    gate = item ? rlock__gate_at(item) : rlock__gate_new(client, want);
     if (gate) {
         gate->references++;
     }
@@ -12801,17 +12801,17 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 }
 
 /* Removes one of the gate's keys from the map. */
-static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
+static void rlock__gate_remove(rlock__gate *gate, rlock__item *item) {
     rlock_client *client = gate->client;
-    rlock__map_remove(&client->gates, node);
-    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len)) {
+    rlock__map_remove(&client->gates, item);
+    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, item->key, item->key_len)) {
         client->mixed--;
     }
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
-    rlock__node *node;
+    rlock__item *item;
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
@@ -12820,8 +12820,8 @@ static void rlock__gate_unref(rlock__gate *gate) {
     }
     if (--gate->references == 0) {
         RLOCK_ASSERT(idle && !gate->waiters);
-        for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-            rlock__gate_remove(gate, node);
+        for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+            rlock__gate_remove(gate, item);
         }
         rlock__dealloc(gate->kind);
         rlock__dealloc(gate);
@@ -13082,10 +13082,10 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        rlock__key_each(gate->client, node->key, node->key_len, rlock__gate_wake_other, gate);
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        rlock__key_each(gate->client, item->key, item->key_len, rlock__gate_wake_other, gate);
     }
 }
 
@@ -14253,7 +14253,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+            rlock__key_each(gate->client, gate->item.key, gate->item.key_len, rlock__gate_forced,
                             NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {
@@ -14371,25 +14371,25 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
 }
 
 /* True if it is not of the first key of its gate. */
-static bool rlock__is_another_key(const rlock__node *node) {
-    return RLOCK__HAS_KINDS && node != &rlock__gate_at(node)->node;
+static bool rlock__is_another_key(const rlock__item *item) {
+    return RLOCK__HAS_KINDS && item != &rlock__gate_at(item)->item;
 }
 
 /* Calls visit for every gate of a part; it may free that one. */
 static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
-    rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
-    while (node && rlock__is_another_key(node)) {
-        node = rlock__map_next(&client->gates, node);
+    rlock__item *item = rlock__map_next(&client->gates, NULL), *next;
+    while (item && rlock__is_another_key(item)) {
+        item = rlock__map_next(&client->gates, item);
     }
-    for (; node; node = next) {
-        next = rlock__map_next(&client->gates, node);
+    for (; item; item = next) {
+        next = rlock__map_next(&client->gates, item);
         while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(rlock__gate_at(node), part)) {
-            visit(rlock__gate_at(node), with);
+        if (rlock__gate_in(rlock__gate_at(item), part)) {
+            visit(rlock__gate_at(item), with);
         }
     }
 }
@@ -14501,7 +14501,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, gate->node.key);
+        rlock__gate_woken(gate, gate->item.key);
     }
 }
 
@@ -15599,9 +15599,9 @@ const char *rlock_key(const rlock *lock, size_t *len) {
         return NULL;
     }
     if (len) {
-        *len = lock->gate->node.key_len;
+        *len = lock->gate->item.key_len;
     }
-    return lock->gate->node.key;
+    return lock->gate->item.key;
 }
 
 #endif /* RLOCK_IMPLEMENTED */
@@ -15632,4 +15632,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: e13edfb9429c3f24 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 04203cfd88cc5573 */

@@ -629,8 +629,8 @@ static void tamper(void) {
 
 /* The only look inside the library: whether a claim of the client still knows the token. */
 static bool somebody_knows(rlock_client *client, int key, uint64_t token) {
-    rlock__node *node = rlock__map_find(&client->gates, keys[key], strlen(keys[key]));
-    rlock__gate *gate = node != NULL ? rlock__gate_at(node) : NULL;
+    rlock__item *item = rlock__map_find(&client->gates, keys[key], strlen(keys[key]));
+    rlock__gate *gate = item != NULL ? rlock__gate_at(item) : NULL;
     int i;
     for (i = 0; i < 2 && gate != NULL; i++) {
         rlock_link *lists[2] = {gate->waiters != NULL ? &gate->waiters->list : NULL, &gate->claims};

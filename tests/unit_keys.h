@@ -92,9 +92,9 @@ static int longest_chain(const rlock__map *map) {
     int longest = 0;
     uint32_t i;
     for (i = 0; i < map->size; i++) {
-        const rlock__node *node = map->buckets[i];
+        const rlock__item *item = map->buckets[i];
         int length = 0;
-        for (; node != NULL; node = node->next) {
+        for (; item != NULL; item = item->next) {
             length++;
         }
         longest = length > longest ? length : longest;

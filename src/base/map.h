@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>map - from keys to things, by nodes that the things hold
+ * >>map - from keys to things, by items that the things hold
  */
 
 #ifndef RLOCK_BASE_MAP_H
@@ -9,15 +9,15 @@
 #include "base/platform.h"
 
 /* A key of a thing. Several things may have the same key. */
-typedef struct rlock__node {
-    struct rlock__node *next;
+typedef struct rlock__item {
+    struct rlock__item *next;
     const char *key; /* its bytes, which the thing keeps */
     void *thing;
     uint32_t key_len, hash;
-} rlock__node;
+} rlock__item;
 
 typedef struct rlock__map {
-    rlock__node **buckets;
+    rlock__item **buckets;
     uint32_t size, count; /* size: a power of two */
     uint32_t seed[2];     /* of its own: who chooses keys does not know which fall together */
 } rlock__map;
@@ -75,28 +75,28 @@ static bool rlock__map_init(rlock__map *map) {
     }
     map->size = 16;
     map->count = 0;
-    map->buckets = (rlock__node **)rlock__alloc(map->size * sizeof *map->buckets);
+    map->buckets = (rlock__item **)rlock__alloc(map->size * sizeof *map->buckets);
     return map->buckets != NULL;
 }
 
-static bool rlock__key_is(const rlock__node *node, uint32_t hash, const char *key, size_t len) {
-    return node->hash == hash && node->key_len == len && memcmp(node->key, key, len) == 0;
+static bool rlock__key_is(const rlock__item *item, uint32_t hash, const char *key, size_t len) {
+    return item->hash == hash && item->key_len == len && memcmp(item->key, key, len) == 0;
 }
 
-static rlock__node *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
+static rlock__item *rlock__map_find(const rlock__map *map, const char *key, size_t len) {
     uint32_t hash = rlock__hash(map, key, len);
-    rlock__node *node = map->buckets[hash & (map->size - 1)];
+    rlock__item *item = map->buckets[hash & (map->size - 1)];
     RLOCK_ASSERT(map->size && !(map->size & (map->size - 1)));
-    while (node && !rlock__key_is(node, hash, key, len)) {
-        node = node->next;
+    while (item && !rlock__key_is(item, hash, key, len)) {
+        item = item->next;
     }
-    return node;
+    return item;
 }
 
-/* Another node with the key of this one, or NULL. */
-static rlock__node *rlock__map_same(const rlock__node *node) {
-    rlock__node *same = RLOCK__HAS_KINDS ? node->next : NULL; /* else each thing has its own key */
-    while (same && !rlock__key_is(same, node->hash, node->key, node->key_len)) {
+/* Another item with the key of this one, or NULL. */
+static rlock__item *rlock__map_same(const rlock__item *item) {
+    rlock__item *same = RLOCK__HAS_KINDS ? item->next : NULL; /* else each thing has its own key */
+    while (same && !rlock__key_is(same, item->hash, item->key, item->key_len)) {
         same = same->next;
     }
     return same;
@@ -104,17 +104,17 @@ static rlock__node *rlock__map_same(const rlock__node *node) {
 
 static void rlock__map_grow(rlock__map *map) {
     uint32_t size = map->size * 2, i;
-    rlock__node **buckets = (rlock__node **)rlock__alloc(size * sizeof *buckets);
+    rlock__item **buckets = (rlock__item **)rlock__alloc(size * sizeof *buckets);
     if (!buckets) {
         return; /* longer chains, nothing worse */
     }
     for (i = 0; i < map->size; i++) {
-        rlock__node *node = map->buckets[i];
-        while (node) {
-            rlock__node *next = node->next;
-            node->next = buckets[node->hash & (size - 1)];
-            buckets[node->hash & (size - 1)] = node;
-            node = next;
+        rlock__item *item = map->buckets[i];
+        while (item) {
+            rlock__item *next = item->next;
+            item->next = buckets[item->hash & (size - 1)];
+            buckets[item->hash & (size - 1)] = item;
+            item = next;
         }
     }
     rlock__dealloc(map->buckets);
@@ -122,40 +122,40 @@ static void rlock__map_grow(rlock__map *map) {
     map->size = size;
 }
 
-/* Adds a node, which leads from the key to the thing. */
-static void rlock__map_add(rlock__map *map, rlock__node *node, void *thing, const char *key,
+/* Adds an item, which leads from the key to the thing. */
+static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, const char *key,
                            size_t len) {
-    rlock__node **bucket;
+    rlock__item **bucket;
     RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
         rlock__map_grow(map);
     }
-    node->thing = thing;
-    node->key = key;
-    node->key_len = (uint32_t)len;
-    node->hash = rlock__hash(map, key, len);
-    bucket = &map->buckets[node->hash & (map->size - 1)];
-    node->next = *bucket;
-    *bucket = node;
+    item->thing = thing;
+    item->key = key;
+    item->key_len = (uint32_t)len;
+    item->hash = rlock__hash(map, key, len);
+    bucket = &map->buckets[item->hash & (map->size - 1)];
+    item->next = *bucket;
+    *bucket = item;
     map->count++;
 }
 
-RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__node *node) {
-    rlock__node **at = &map->buckets[node->hash & (map->size - 1)];
+RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item) {
+    rlock__item **at = &map->buckets[item->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
-    while (*at != node) {
+    while (*at != item) {
         RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
-    *at = node->next;
+    *at = item->next;
     map->count--;
 }
 
-/* The node after `node`, in no order; the first after NULL. Ask before `node` goes. */
-static rlock__node *rlock__map_next(const rlock__map *map, const rlock__node *node) {
-    uint32_t i = node ? (node->hash & (map->size - 1)) + 1 : 0;
-    if (node && node->next) {
-        return node->next;
+/* The item after `item`, in no order; the first after NULL. Ask before `item` goes. */
+static rlock__item *rlock__map_next(const rlock__map *map, const rlock__item *item) {
+    uint32_t i = item ? (item->hash & (map->size - 1)) + 1 : 0;
+    if (item && item->next) {
+        return item->next;
     }
     while (i < map->size && !map->buckets[i]) {
         i++;

@@ -616,9 +616,9 @@ const char *rlock_key(const rlock *lock, size_t *len) {
         return NULL;
     }
     if (len) {
-        *len = lock->gate->node.key_len;
+        *len = lock->gate->item.key_len;
     }
-    return lock->gate->node.key;
+    return lock->gate->item.key;
 }
 
 #endif /* RLOCK_LOCK_API_HANDLE_H */

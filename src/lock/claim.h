@@ -53,7 +53,7 @@ typedef struct rlock__gate {
     uint32_t references;      /* handles, questions, and who is at work on it */
     uint8_t pushing;          /* RLOCK_PUSH_...: what is pushed of its keys */
     bool tracked;
-    rlock__node node; /* of the first key. Behind it the bytes of each key, and a NUL */
+    rlock__item item; /* of the first key. Behind it the bytes of each key, and a NUL */
 } rlock__gate;
 
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
@@ -63,11 +63,11 @@ typedef struct rlock__kind {
     uint32_t permits;   /* see rlock_terms */
     uint32_t count;     /* how many keys */
     uint32_t *lens;     /* `count` lengths: see rlock_terms */
-    rlock__node *nodes; /* `count - 1`: of the other keys */
+    rlock__item *items; /* `count - 1`: of the other keys */
 } rlock__kind;
 
-static rlock__gate *rlock__gate_at(const rlock__node *node) {
-    return (rlock__gate *)node->thing;
+static rlock__gate *rlock__gate_at(const rlock__item *item) {
+    return (rlock__gate *)item->thing;
 }
 
 /* What a claim has only while a request of it is with the store. */
@@ -298,12 +298,12 @@ static bool rlock__shared(const rlock__claim *claim) {
     return terms && (terms->kind == RLOCK_KIND_READ || terms->kind == RLOCK_KIND_SEMAPHORE);
 }
 
-/* Returns the node of the i-th key, or NULL: there is none. */
-static rlock__node *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+/* Returns the item of the i-th key, or NULL: there is none. */
+static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
     if (i == 0) {
-        return &gate->node;
+        return &gate->item;
     }
-    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->nodes[i - 1]
+    return RLOCK__HAS_KINDS && gate->kind && i < gate->kind->count ? &gate->kind->items[i - 1]
                                                                    : NULL;
 }
 
@@ -336,9 +336,9 @@ static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
-    RLOCK_ASSERT(gate->node.key_len);
-    request->key = gate->node.key;
-    request->key_len = gate->node.key_len;
+    RLOCK_ASSERT(gate->item.key_len);
+    request->key = gate->item.key;
+    request->key_len = gate->item.key_len;
     request->terms = terms;
 }
 

@@ -40,25 +40,25 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
 }
 
 /* True if it is not of the first key of its gate. */
-static bool rlock__is_another_key(const rlock__node *node) {
-    return RLOCK__HAS_KINDS && node != &rlock__gate_at(node)->node;
+static bool rlock__is_another_key(const rlock__item *item) {
+    return RLOCK__HAS_KINDS && item != &rlock__gate_at(item)->item;
 }
 
 /* Calls visit for every gate of a part; it may free that one. */
 static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
-    rlock__node *node = rlock__map_next(&client->gates, NULL), *next;
-    while (node && rlock__is_another_key(node)) {
-        node = rlock__map_next(&client->gates, node);
+    rlock__item *item = rlock__map_next(&client->gates, NULL), *next;
+    while (item && rlock__is_another_key(item)) {
+        item = rlock__map_next(&client->gates, item);
     }
-    for (; node; node = next) {
-        next = rlock__map_next(&client->gates, node);
+    for (; item; item = next) {
+        next = rlock__map_next(&client->gates, item);
         while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(rlock__gate_at(node), part)) {
-            visit(rlock__gate_at(node), with);
+        if (rlock__gate_in(rlock__gate_at(item), part)) {
+            visit(rlock__gate_at(item), with);
         }
     }
 }
@@ -170,7 +170,7 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
     }
     if (gate->tracked && (changed & what & RLOCK_PUSH_CHANGES)) { /* what changed was not told */
         rlock__gate_track_keys(gate, true);
-        rlock__gate_woken(gate, gate->node.key);
+        rlock__gate_woken(gate, gate->item.key);
     }
 }
 

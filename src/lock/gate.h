@@ -60,22 +60,22 @@ static bool rlock__pushed(const rlock__gate *gate) {
 /* Calls visit for every gate of this client that wants the key. */
 static void rlock__key_each(rlock_client *client, const char *key, size_t len,
                             void (*visit)(rlock__gate *gate, const void *with), const void *with) {
-    rlock__node *node = rlock__map_find(&client->gates, key, len), *next;
-    for (; node; node = next) {
-        next = rlock__map_same(node);
-        visit(rlock__gate_at(node), with);
+    rlock__item *item = rlock__map_find(&client->gates, key, len), *next;
+    for (; item; item = next) {
+        next = rlock__map_same(item);
+        visit(rlock__gate_at(item), with);
     }
 }
 
 /* True if one of the gate's keys belongs to a part; NULL is the whole. */
 static bool rlock__gate_in(rlock__gate *gate, const rlock_part *part) {
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
     if (!part) {
         return true;
     }
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        if (part->has(part, node->key, node->key_len)) {
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (part->has(part, item->key, item->key_len)) {
             return true;
         }
     }
@@ -160,17 +160,17 @@ static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
 }
 
 static bool rlock__key_tracked(const rlock_client *client, const char *key, size_t len) {
-    rlock__node *node = rlock__map_find(&client->gates, key, len);
-    while (node && !rlock__gate_at(node)->tracked) {
-        node = rlock__map_same(node);
+    rlock__item *item = rlock__map_find(&client->gates, key, len);
+    while (item && !rlock__gate_at(item)->tracked) {
+        item = rlock__map_same(item);
     }
-    return node != NULL;
+    return item != NULL;
 }
 
 /* Begins or stops to track the gate's keys; another gate may track one of them too. */
 static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
     if (on && !gate->tracked) {
         client->tracked++;
@@ -178,9 +178,9 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
         client->tracked--;
     }
     gate->tracked = on;
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        if (on || !rlock__key_tracked(client, node->key, node->key_len)) {
-            client->store->track(client->store_state, node->key, node->key_len, on);
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        if (on || !rlock__key_tracked(client, item->key, item->key_len)) {
+            client->store->track(client->store_state, item->key, item->key_len, on);
         }
     }
 }
@@ -257,8 +257,8 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
     for (i = 0; i < has->count; i++) {
         size_t len;
         const char *wanted = rlock__want_key(want, i, &len);
-        const rlock__node *node = rlock__gate_key(gate, i);
-        if (len != node->key_len || memcmp(node->key, wanted, len) != 0) {
+        const rlock__item *item = rlock__gate_key(gate, i);
+        if (len != item->key_len || memcmp(item->key, wanted, len) != 0) {
             return false;
         }
     }
@@ -269,15 +269,15 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
 static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     uint32_t count = want->terms.count;
     rlock__kind *kind = (rlock__kind *)rlock__alloc(
-        sizeof *kind + (count - 1) * sizeof *kind->nodes + count * sizeof *kind->lens);
+        sizeof *kind + (count - 1) * sizeof *kind->items + count * sizeof *kind->lens);
     RLOCK_ASSERT(count >= 1);
     gate->kind = kind;
     if (kind) {
         kind->sort = rlock__sort_of(want->terms.kind);
         kind->permits = want->terms.permits;
         kind->count = count;
-        kind->nodes = (rlock__node *)(void *)(kind + 1);
-        kind->lens = (uint32_t *)(void *)(kind->nodes + (count - 1));
+        kind->items = (rlock__item *)(void *)(kind + 1);
+        kind->lens = (uint32_t *)(void *)(kind->items + (count - 1));
     }
     return kind != NULL;
 }
@@ -331,13 +331,13 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
 }
 
 static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want) {
-    rlock__node *node = rlock__map_find(&client->gates, want->key, want->len);
+    rlock__item *item = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
-    while (RLOCK__HAS_KINDS && node && !rlock__gate_is(rlock__gate_at(node), want)) {
-        node = rlock__map_same(node);
+    while (RLOCK__HAS_KINDS && item && !rlock__gate_is(rlock__gate_at(item), want)) {
+        item = rlock__map_same(item);
     }
-    gate = node ? rlock__gate_at(node) : rlock__gate_new(client, want);
+    gate = item ? rlock__gate_at(item) : rlock__gate_new(client, want);
     if (gate) {
         gate->references++;
     }
@@ -345,17 +345,17 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
 }
 
 /* Removes one of the gate's keys from the map. */
-static void rlock__gate_remove(rlock__gate *gate, rlock__node *node) {
+static void rlock__gate_remove(rlock__gate *gate, rlock__item *item) {
     rlock_client *client = gate->client;
-    rlock__map_remove(&client->gates, node);
-    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, node->key, node->key_len)) {
+    rlock__map_remove(&client->gates, item);
+    if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, item->key, item->key_len)) {
         client->mixed--;
     }
 }
 
 static void rlock__gate_unref(rlock__gate *gate) {
     rlock_client *client = gate->client;
-    rlock__node *node;
+    rlock__item *item;
     bool idle = rlock__list_empty(&gate->claims) && !rlock__waiter(gate);
     uint32_t i;
     RLOCK_ASSERT(gate->references);
@@ -364,8 +364,8 @@ static void rlock__gate_unref(rlock__gate *gate) {
     }
     if (--gate->references == 0) {
         RLOCK_ASSERT(idle && !gate->waiters);
-        for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-            rlock__gate_remove(gate, node);
+        for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+            rlock__gate_remove(gate, item);
         }
         rlock__dealloc(gate->kind);
         rlock__dealloc(gate);

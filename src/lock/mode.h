@@ -246,10 +246,10 @@ static void rlock__gate_wake_other(rlock__gate *gate, const void *with) {
 
 /* The keys of this gate changed: others of this client may want one of them as something else. */
 static void rlock__gate_wake_others(rlock__gate *gate) {
-    const rlock__node *node;
+    const rlock__item *item;
     uint32_t i;
-    for (i = 0; (node = rlock__gate_key(gate, i)) != NULL; i++) {
-        rlock__key_each(gate->client, node->key, node->key_len, rlock__gate_wake_other, gate);
+    for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
+        rlock__key_each(gate->client, item->key, item->key_len, rlock__gate_wake_other, gate);
     }
 }
 

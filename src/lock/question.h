@@ -96,7 +96,7 @@ static void rlock__question_answered(rlock__question *question, const rlock_answ
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
-            rlock__key_each(gate->client, gate->node.key, gate->node.key_len, rlock__gate_forced,
+            rlock__key_each(gate->client, gate->item.key, gate->item.key_len, rlock__gate_forced,
                             NULL);
         }
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT) {

@@ -87,8 +87,8 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.kind = kind;
     report.status = status;
     report.reason = reason;
-    report.key = lock->gate->node.key;
-    report.key_len = lock->gate->node.key_len;
+    report.key = lock->gate->item.key;
+    report.key_len = lock->gate->item.key_len;
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
         report.lock = lock;

@@ -31,7 +31,7 @@ typedef struct rlock__entry { /* one key; kept while it is held, waited for or w
     int64_t permits_us;        /* until when `permits` counts */
     uint32_t permits;          /* the number that was set; 0 = what the terms say */
     uint32_t watching;         /* how many of the watches are on */
-    rlock__node node;          /* its key stands behind the entry */
+    rlock__item item;          /* its key stands behind the entry */
 } rlock__entry;
 
 typedef struct rlock__member { /* a token that holds a key, or waits in its queue */
@@ -65,8 +65,8 @@ typedef struct rlock__tracking { /* one key that one client watches */
 #define RLOCK__DAY_US 86400000000 /* for so long a number of permits lives that was set */
 
 static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, size_t len) {
-    rlock__node *node = rlock__map_find(&memory->map, key, len);
-    return node ? (rlock__entry *)node->thing : NULL;
+    rlock__item *item = rlock__map_find(&memory->map, key, len);
+    return item ? (rlock__entry *)item->thing : NULL;
 }
 
 /* --- members --- */
@@ -233,7 +233,7 @@ static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
     if (!held && rlock__list_empty(&entry->queue) && !entry->watching &&
         entry->permits_us <= now_us) {
-        rlock__map_remove(&memory->map, &entry->node);
+        rlock__map_remove(&memory->map, &entry->item);
         rlock__entry_free(memory, entry);
     } else {
         rlock__list_remove(&entry->link);
@@ -256,7 +256,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
         rlock__list_init(&entry->holders);
         rlock__list_init(&entry->queue);
         rlock__list_append(&memory->entries, &entry->link);
-        rlock__map_add(&memory->map, &entry->node, entry, (char *)(entry + 1), len);
+        rlock__map_add(&memory->map, &entry->item, entry, (char *)(entry + 1), len);
     }
     return entry;
 }
@@ -545,7 +545,7 @@ static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
 static void rlock__memory_fire(rlock_timer *timer) {
     rlock__session *session = RLOCK__OF(timer, rlock__session, timer);
     rlock_link woken, notified, requests;
-    const rlock__node *node;
+    const rlock__item *item;
     rlock__list_init(&woken);
     rlock__list_init(&notified);
     rlock__list_init(&requests);
@@ -562,14 +562,14 @@ static void rlock__memory_fire(rlock_timer *timer) {
     while (!rlock__list_empty(&woken)) {
         rlock__tracking *watch = RLOCK__OF(woken.next, rlock__tracking, woken);
         rlock__list_remove(&watch->woken);
-        node = &watch->entry->node;
-        session->events->woken(session->owner, node->key, node->key_len);
+        item = &watch->entry->item;
+        session->events->woken(session->owner, item->key, item->key_len);
     }
     while (RLOCK__HAS_KINDS && !rlock__list_empty(&notified)) {
         rlock__member *member = RLOCK__OF(notified.next, rlock__member, notified);
-        node = &member->entry->node;
+        item = &member->entry->item;
         rlock__list_remove(&member->notified);
-        session->events->notified(session->owner, node->key, node->key_len, member->token);
+        session->events->notified(session->owner, item->key, item->key_len, member->token);
     }
 }
 

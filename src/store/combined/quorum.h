@@ -121,7 +121,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     int64_t left_ms;            /* with `outcome` and `fault`: the answer that waits */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
-    rlock__node node; /* its key are the bytes of the token */
+    rlock__item item; /* its key are the bytes of the token */
 } rlock__ballot;
 
 /* --- votes --- */
@@ -238,8 +238,8 @@ static void rlock__vote_next(rlock__vote *vote) {
 /* --- ballots --- */
 
 static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
-    rlock__node *node = rlock__map_find(&council->map, (const char *)&token, sizeof token);
-    return node ? (rlock__ballot *)node->thing : NULL;
+    rlock__item *item = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+    return item ? (rlock__ballot *)item->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
@@ -289,7 +289,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
     }
     if (!left) {
         rlock_timer_set(client, &ballot->timer, -1);
-        rlock__map_remove(&council->map, &ballot->node);
+        rlock__map_remove(&council->map, &ballot->item);
         rlock__list_remove(&ballot->link);
         rlock__list_append(&council->unused, &ballot->link);
         council->unused_count++;
@@ -659,7 +659,7 @@ static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_req
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
     rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->node, ballot, (const char *)&ballot->token,
+    rlock__map_add(&council->map, &ballot->item, ballot, (const char *)&ballot->token,
                    sizeof ballot->token);
     return ballot;
 }
