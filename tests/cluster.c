@@ -733,7 +733,7 @@ static void waiter_on_a_sharded_channel_moves_with_its_slot(void **state) {
 static int map_says(const rlock_client *client, int slot) {
     const rlock__cluster *cluster = (const rlock__cluster *)client->store_state;
 
-    return rlock__slot_peer(cluster, (unsigned)slot)->port;
+    return rlock__slot_node(cluster, (unsigned)slot)->port;
 }
 
 /* The slot moves after the attempt that was refused, and before the channel is listened to. */
@@ -1417,8 +1417,8 @@ static void node_that_is_added_serves_and_one_that_is_taken_away_does_not(void *
         const rlock__cluster *cluster = (const rlock__cluster *)client->store_state;
         uint32_t n;
 
-        for (n = 0; n < cluster->peer_count; n++) {
-            assert_true(cluster->peers[n] == NULL || cluster->peers[n]->port != nodes[added].port);
+        for (n = 0; n < cluster->node_count; n++) {
+            assert_true(cluster->nodes[n] == NULL || cluster->nodes[n]->port != nodes[added].port);
         }
     }
 }

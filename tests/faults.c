@@ -142,7 +142,7 @@ static rlock_client *client_at(const char *path, rlock_wire wire) {
 
 /* The store of the server that a client has, or of its only node. */
 static rlock__redis *redis_of(const rlock_client *client) {
-    return clustered() ? ((rlock__cluster *)client->store_state)->peers[0]->redis
+    return clustered() ? ((rlock__cluster *)client->store_state)->nodes[0]->redis
                        : (rlock__redis *)client->store_state;
 }
 

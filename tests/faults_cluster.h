@@ -179,12 +179,12 @@ static rlock__cluster *cluster_of(const rlock_client *client) {
     return (rlock__cluster *)client->store_state;
 }
 
-static rlock__peer *peer_of(const rlock_client *client, int i) {
+static rlock__node *node_of(const rlock_client *client, int i) {
     rlock__cluster *cluster = cluster_of(client);
     char host[24];
 
     snprintf(host, sizeof host, "127.0.0.%d", i + 1);
-    return rlock__peer_at(cluster, host, strlen(host), fleet.port);
+    return rlock__node_at(cluster, host, strlen(host), fleet.port);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -356,9 +356,9 @@ static void nodes_of_a_large_cluster_are_all_served(void **state) {
         stage_runs(1);
     }
     stage_runs(5000); /* those that have no slots are left */
-    assert_int_equal(cluster_of(client)->peer_count % 8, 0);
-    assert_true(cluster_of(client)->peer_count > 8);
-    assert_null(peer_of(client, 5)->redis);
+    assert_int_equal(cluster_of(client)->node_count % 8, 0);
+    assert_true(cluster_of(client)->node_count > 8);
+    assert_null(node_of(client, 5)->redis);
     assert_in_range(counts[1], NODES / 2, counts[0] - 1); /* the client has closed them itself */
     kit_reset();
     assert_int_equal(counts[1], counts[0]);
@@ -433,7 +433,7 @@ static void map_that_is_older_than_a_redirection_is_asked_for_again(void **state
     slots_are(0, 0, 8191, 2);
     stage_says(node_conn(1, false), old);
     stage_runs(1500); /* the waiter sleeps for longer */
-    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(node_of(client, 2)->slots, 8192);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -452,14 +452,14 @@ static void node_that_is_left_may_speak_in_that_turn(void **state) {
     slots_are(0, 0, 8191, 1);
     node_redirects(0, "MOVED", slot_of(key), 1);
     assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
-    while (peer_of(client, 0)->slots > 0) {
+    while (node_of(client, 0)->slots > 0) {
         stage_runs(10);
     }
     stage_hangs_up(node_conn(0, false));
     stage.now_us += 1100000;
     assert_true(stage_looks());
     stage_runs(3000);
-    assert_null(peer_of(client, 0)->redis);
+    assert_null(node_of(client, 0)->redis);
     assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
 }
 
@@ -487,12 +487,12 @@ static void node_that_waits_for_replicas_is_not_left(void **state) {
     node_redirects(1, "MOVED", slot_of(key), 2);
     assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
     stage_runs(2000);
-    assert_int_equal(peer_of(client, 0)->slots, 0);
+    assert_int_equal(node_of(client, 0)->slots, 0);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
     stage_says(node_conn(0, false), ":1\r\n");
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
     stage_runs(3000);
-    assert_null(peer_of(client, 0)->redis);
+    assert_null(node_of(client, 0)->redis);
 }
 
 /* What was given back is surely gone: the next node is not asked for it for a lease more. */
@@ -516,7 +516,7 @@ static void grant_that_was_given_back_leaves_no_doubt(void **state) {
     assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
     assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     stage_runs(200);
-    assert_int_equal(peer_of(client, 0)->slots, 0);
+    assert_int_equal(node_of(client, 0)->slots, 0);
     assert_int_equal(stage_release(waits), RLOCK_OK);
     stage_runs(2000);
     assert_int_equal(kit_stats(client).cleaning, 0);
@@ -971,7 +971,7 @@ static void node_that_is_lost_often_gets_new_epochs(void **state) {
 
     (void)state;
     assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
-    redis = peer_of(client, 0)->redis;
+    redis = node_of(client, 0)->redis;
     first = redis->first_epoch;
     redis->epoch = redis->last_epoch - RLOCK__EPOCHS_LEAST;
     for (i = 0; i < 3; i++) {
@@ -1140,11 +1140,11 @@ static void node_that_is_being_connected_to_is_not_left(void **state) {
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
     stage_runs(5000); /* it has no slots, and is looked at each second */
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
-    assert_non_null(rlock__peer_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
+    assert_non_null(rlock__node_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
     fleet.of[0].keyed[0] = '\0';
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
     stage_runs(3000);
-    assert_null(rlock__peer_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
+    assert_null(rlock__node_at(cluster_of(client), "127.0.0.1", 9, port)->redis);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 1);
     kit_reset(); /* the sanitizer counts the contexts */
     close(filler[0]);
@@ -1207,7 +1207,7 @@ static void node_that_may_grant_nothing_is_not_asked_for_the_map(void **state) {
     stage_runs(1500);
     assert_int_equal(guarded.maps[0], 0);
     assert_true(guarded.maps[1] > 0);
-    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(node_of(client, 2)->slots, 8192);
     assert_int_equal(held->seen[RLOCK_RENEWED], 0);
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
     assert_true(stage_wait(held, RLOCK_RENEWED, 10000) != KIT_NOTHING);
@@ -1236,7 +1236,7 @@ static void node_whose_connection_is_broken_is_not_asked_for_the_map(void **stat
     memset(guarded.maps, 0, sizeof guarded.maps);
     assert_true(cluster_of(client)->wanted);
     cluster_of(client)->turn = 0;
-    cluster_of(client)->told = peer_of(client, 0);
+    cluster_of(client)->told = node_of(client, 0);
     commands_last = 1;
     stage.now_us += 1100000;
     stage_fires();
@@ -1280,13 +1280,13 @@ static void node_that_owes_a_map_is_not_asked_for_another(void **state) {
     stage_runs(5);
     stage_says(node_conn(0, false), says_moved(key));
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
-    assert_true(peer_of(client, 0)->asked);
+    assert_true(node_of(client, 0)->asked);
     stage_says(node_conn(0, false), says_moved(next));
     assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 100), RLOCK_OK);
-    assert_int_equal(peer_of(client, 2)->slots + (uint32_t)fleet.maps, 0);
+    assert_int_equal(node_of(client, 2)->slots + (uint32_t)fleet.maps, 0);
     stage_runs(1100);
     assert_int_equal(fleet.maps, 1);
-    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(node_of(client, 2)->slots, 8192);
 }
 
 /* Its keys are refused for now, and why is in the log; who waits is served by the next node. */
@@ -1363,7 +1363,7 @@ static void hold_is_kept_while_nobody_can_watch_its_key(void **state) {
         node_redirects(0, "MOVED", slot_of(moved), 2);
         assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
         stage_runs(50);
-        assert_int_equal(peer_of(client, 3)->slots, i == 0 ? 0 : 8192);
+        assert_int_equal(node_of(client, 3)->slots, i == 0 ? 0 : 8192);
         stage_runs(3000);
         assert_true(rlock_is_held(o->lock));
         slots_are(1, 8192, 16383, 3);
@@ -1394,7 +1394,7 @@ static void waiter_may_leave_while_no_node_has_its_key(void **state) {
     node_redirects(0, "MOVED", slot_of(moved), 2);
     assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
     stage_runs(1500);
-    assert_int_equal(peer_of(client, 1)->slots, 0);
+    assert_int_equal(node_of(client, 1)->slots, 0);
     assert_int_equal(rlock_cancel(waits->lock), RLOCK_OK);
     assert_int_equal(stage_wait(waits, RLOCK_ACQUIRED, 1000), RLOCK_ERR_CANCELED);
     rlock_free(waits->lock);
@@ -1460,7 +1460,7 @@ static void node_whose_slots_become_known_in_its_handshake_is_asked_after_it(voi
     node_redirects(0, "MOVED", slot_of(key), 2);
     assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
     stage_runs(2000);
-    assert_int_equal(peer_of(client, 2)->slots, 8192);
+    assert_int_equal(node_of(client, 2)->slots, 8192);
     assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
     last_word_is_kept_back = false;
     stage_says(node_conn(2, false), "*1\r\n*-1\r\n");

@@ -441,10 +441,10 @@ static inline bool oracle_out_of_quarantine(const struct slot *slot, const struc
     if (oracle.quarantine_ms == 0 || oracle.council) { /* quorum_pauses knows of the latter */
         return true;
     }
-    for (i = 0; sim.cluster.on && i < cluster->peer_count; i++) {
-        const rlock__peer *peer = cluster->peers[i];
-        if (peer != NULL && peer->redis != NULL && peer->port == SIM_PORT + slot->server->number) {
-            return redis_out_of_quarantine(peer->redis, actor);
+    for (i = 0; sim.cluster.on && i < cluster->node_count; i++) {
+        const rlock__node *node = cluster->nodes[i];
+        if (node != NULL && node->redis != NULL && node->port == SIM_PORT + slot->server->number) {
+            return redis_out_of_quarantine(node->redis, actor);
         }
     }
     return !sim.cluster.on && redis_out_of_quarantine(state, actor);

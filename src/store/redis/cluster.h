@@ -41,9 +41,9 @@
 #define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
 #define RLOCK__CLUSTER_TEXTS 4
 
-enum { RLOCK__PEER_NEW, RLOCK__PEER_UP, RLOCK__PEER_DOWN };
+enum { RLOCK__NODE_NEW, RLOCK__NODE_UP, RLOCK__NODE_DOWN };
 
-typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it */
+typedef struct rlock__node { /* a node: one of a cluster, as one client sees it */
     struct rlock__cluster *cluster;
     rlock__redis *redis; /* NULL: nothing of it was wanted yet */
     char *host;
@@ -56,24 +56,24 @@ typedef struct rlock__peer { /* a node: one of a cluster, as one client sees it 
     uint8_t where;
     uint8_t pushing; /* RLOCK_PUSH_... */
     bool asked;      /* for the map */
-} rlock__peer;
+} rlock__node;
 
 typedef struct rlock__cluster { /* one client of it */
     rlock_client *client;
-    const rlock_store_events *events, *of_peers; /* the core's; those that nodes raise */
+    const rlock_store_events *events, *of_nodes; /* the core's; those that nodes raise */
     void *owner;
     rlock_config config; /* of a node, but for its address */
     char *texts[RLOCK__CLUSTER_TEXTS];
     char *seeds_text;
     rlock__host *seeds;
     uint32_t seed_count, turn; /* whose turn it is to be opened, for the map */
-    rlock__peer **peers;       /* NULL where one has gone */
-    uint32_t peer_count;
+    rlock__node **nodes;       /* NULL where one has gone */
+    uint32_t node_count;
     uint32_t epochs;                   /* given to nodes */
     rlock_link waiting;                /* requests, until there is a map */
     rlock_link refused;                /* those to be answered with the fault that they note */
     rlock_timer timer;                 /* the next question for the map, and the answers to those */
-    rlock__peer *told;                 /* who said MOVED last, and so knows more */
+    rlock__node *told;                 /* who said MOVED last, and so knows more */
     int64_t asked_us;                  /* when the map was asked for last; 0 = never */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
@@ -129,68 +129,68 @@ static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const ui
 
 /* --- nodes --- */
 
-static rlock__peer *rlock__slot_peer(const rlock__cluster *cluster, unsigned slot) {
-    RLOCK_ASSERT(slot < RLOCK__SLOTS && cluster->map[slot] <= cluster->peer_count);
-    return cluster->map[slot] ? cluster->peers[cluster->map[slot] - 1] : NULL;
+static rlock__node *rlock__slot_node(const rlock__cluster *cluster, unsigned slot) {
+    RLOCK_ASSERT(slot < RLOCK__SLOTS && cluster->map[slot] <= cluster->node_count);
+    return cluster->map[slot] ? cluster->nodes[cluster->map[slot] - 1] : NULL;
 }
 
 /* Makes a place in the list of nodes; NULL: no memory, or too many. */
-static rlock__peer **rlock__peer_room(rlock__cluster *cluster) {
-    rlock__peer **peers;
+static rlock__node **rlock__node_room(rlock__cluster *cluster) {
+    rlock__node **nodes;
     uint32_t i = 0;
-    while (i < cluster->peer_count && cluster->peers[i]) {
+    while (i < cluster->node_count && cluster->nodes[i]) {
         i++;
     }
-    if (i < cluster->peer_count) {
-        return &cluster->peers[i];
+    if (i < cluster->node_count) {
+        return &cluster->nodes[i];
     }
-    peers = i + 8 > UINT16_MAX ? NULL : (rlock__peer **)rlock__alloc((i + 8) * sizeof *peers);
-    if (!peers) {
+    nodes = i + 8 > UINT16_MAX ? NULL : (rlock__node **)rlock__alloc((i + 8) * sizeof *nodes);
+    if (!nodes) {
         return NULL;
     }
     if (i) {
-        memcpy(peers, cluster->peers, i * sizeof *peers);
+        memcpy(nodes, cluster->nodes, i * sizeof *nodes);
     }
-    rlock__dealloc(cluster->peers);
-    cluster->peers = peers;
-    cluster->peer_count = i + 8;
-    return &cluster->peers[i];
+    rlock__dealloc(cluster->nodes);
+    cluster->nodes = nodes;
+    cluster->node_count = i + 8;
+    return &cluster->nodes[i];
 }
 
 /* Returns the node at an address, which need not be open; NULL: no memory. */
-static rlock__peer *rlock__peer_at(rlock__cluster *cluster, const char *host, size_t len,
+static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, size_t len,
                                    int port) {
-    rlock__peer *peer, **room;
+    rlock__node *node, **room;
     uint32_t i;
-    for (i = 0; i < cluster->peer_count; i++) {
-        peer = cluster->peers[i];
-        if (peer && peer->port == port && strlen(peer->host) == len &&
-            memcmp(peer->host, host, len) == 0) {
-            return peer;
+    for (i = 0; i < cluster->node_count; i++) {
+        node = cluster->nodes[i];
+        if (node && node->port == port && strlen(node->host) == len &&
+            memcmp(node->host, host, len) == 0) {
+            return node;
         }
     }
-    room = rlock__peer_room(cluster);
-    peer = room ? (rlock__peer *)rlock__alloc(sizeof *peer) : NULL;
-    if (!peer) {
+    room = rlock__node_room(cluster);
+    node = room ? (rlock__node *)rlock__alloc(sizeof *node) : NULL;
+    if (!node) {
         return NULL;
     }
-    peer->host = rlock__copy(host, len);
-    if (!peer->host) {
-        rlock__dealloc(peer);
+    node->host = rlock__copy(host, len);
+    if (!node->host) {
+        rlock__dealloc(node);
         return NULL;
     }
-    peer->cluster = cluster;
-    peer->port = port;
-    peer->number = (uint16_t)(room - cluster->peers + 1);
-    *room = peer;
-    return peer;
+    node->cluster = cluster;
+    node->port = port;
+    node->number = (uint16_t)(room - cluster->nodes + 1);
+    *room = node;
+    return node;
 }
 
 /* Gives it epochs that no other node has. What was noted with those before is not surely gone. */
-static void rlock__peer_epochs(rlock__peer *peer) {
-    rlock__redis *redis = peer->redis;
-    uint32_t first = peer->cluster->epochs;
-    peer->cluster->epochs =
+static void rlock__node_epochs(rlock__node *node) {
+    rlock__redis *redis = node->redis;
+    uint32_t first = node->cluster->epochs;
+    node->cluster->epochs =
         first < RLOCK__EPOCHS_MIXED - 2 * RLOCK__EPOCHS ? first + RLOCK__EPOCHS : 0;
     redis->first_epoch = redis->epoch = redis->gone_epoch = first;
     redis->open_epoch = redis->moved_epoch = redis->lost_epoch = first;
@@ -200,9 +200,9 @@ static void rlock__peer_epochs(rlock__peer *peer) {
 #if RLOCK__HAS_REPLICAS
 
 /* Returns the highest slot of a node; -1: it has none. */
-static int rlock__peer_top(const rlock__peer *peer) {
-    int slot = peer->slots ? (int)RLOCK__SLOTS - 1 : -1;
-    while (slot >= 0 && peer->cluster->map[slot] != peer->number) {
+static int rlock__node_top(const rlock__node *node) {
+    int slot = node->slots ? (int)RLOCK__SLOTS - 1 : -1;
+    while (slot >= 0 && node->cluster->map[slot] != node->number) {
         slot--;
     }
     return slot;
@@ -214,22 +214,22 @@ static int rlock__peer_top(const rlock__peer *peer) {
  * another node says nothing, and no marker is a quarantine. If the name is another one now the node
  * is asked at once, and is told what is known of it: it need not wait because its slot has left.
  * A node of which no slot is known cannot have a marker, and grants nothing. */
-static void rlock__peer_mark(rlock__peer *peer) {
-    rlock__quarantine *quarantine = peer->redis->quarantine;
+static void rlock__node_mark(rlock__node *node) {
+    rlock__quarantine *quarantine = node->redis->quarantine;
     char digits[21];
-    int slot = rlock__peer_top(peer);
+    int slot = rlock__node_top(node);
     uint64_t number = 0;
     size_t n = 0;
-    if (slot == peer->marked && !quarantine->unmapped) {
+    if (slot == node->marked && !quarantine->unmapped) {
         return;
     }
-    peer->marked = slot;
+    node->marked = slot;
     quarantine->unmapped = false;
     quarantine->marker[0] = 0;
     if (slot < 0) {
         quarantine->until_us = RLOCK__NEVER;
         rlock__line_add(quarantine->refusal, 0, "quarantine: no slot of the node is known", "");
-        rlock_timer_set(peer->cluster->client, &quarantine->timer, -1);
+        rlock_timer_set(node->cluster->client, &quarantine->timer, -1);
         return;
     }
     while (!n || rlock__crc16(digits, n) % RLOCK__SLOTS != (unsigned)slot) {
@@ -238,34 +238,34 @@ static void rlock__peer_mark(rlock__peer *peer) {
     }
     n = rlock__line_add(quarantine->marker, 0, RLOCK__MARKER_NAME ":{", digits);
     rlock__line_add(quarantine->marker, n, "}", "");
-    rlock__quarantine_ask(peer->redis);
+    rlock__quarantine_ask(node->redis);
 }
 
 #endif /* RLOCK__HAS_REPLICAS */
 
 /* Opens the store of a node, if it is not open. It connects when it has something to say. */
-static int rlock__peer_open(rlock__peer *peer) {
-    rlock__cluster *cluster = peer->cluster;
+static int rlock__node_open(rlock__node *node) {
+    rlock__cluster *cluster = node->cluster;
     rlock_config config = cluster->config;
     void *state;
     int status;
-    if (peer->redis) {
+    if (node->redis) {
         return RLOCK_OK;
     }
-    config.host = peer->host;
-    config.port = peer->port;
-    status = rlock__redis_open(&rlock__redis_store, cluster->client, &config, cluster->of_peers,
-                               peer, &state);
+    config.host = node->host;
+    config.port = node->port;
+    status = rlock__redis_open(&rlock__redis_store, cluster->client, &config, cluster->of_nodes,
+                               node, &state);
     if (status == RLOCK_OK) {
-        peer->redis = (rlock__redis *)state;
-        peer->redis->node = true;
-        peer->redis->push_wanted = cluster->tracks;
-        peer->where = RLOCK__PEER_NEW;
-        rlock__peer_epochs(peer);
+        node->redis = (rlock__redis *)state;
+        node->redis->of_cluster = true;
+        node->redis->push_wanted = cluster->tracks;
+        node->where = RLOCK__NODE_NEW;
+        rlock__node_epochs(node);
 #if RLOCK__HAS_REPLICAS
         if (config.quarantine_ms) {
-            peer->marked = RLOCK__SLOTS; /* none yet */
-            rlock__peer_mark(peer);
+            node->marked = RLOCK__SLOTS; /* none yet */
+            rlock__node_mark(node);
         }
 #endif
     }
@@ -273,8 +273,8 @@ static int rlock__peer_open(rlock__peer *peer) {
 }
 
 /* True if a node has something to do, or an answer of it or for its name is awaited. */
-static bool rlock__peer_busy(const rlock__peer *peer) {
-    const rlock__redis *redis = peer->redis;
+static bool rlock__node_busy(const rlock__node *node) {
+    const rlock__redis *redis = node->redis;
     bool busy = redis && redis->commands.outstanding;
     int i;
     if (redis && rlock__conn_lookup(&redis->commands, NULL)) {
@@ -288,23 +288,23 @@ static bool rlock__peer_busy(const rlock__peer *peer) {
     return busy || (redis && rlock__redis_owes(redis));
 }
 
-static bool rlock__peer_ready(const rlock__peer *peer) {
-    const rlock__redis *redis = peer->redis;
+static bool rlock__node_ready(const rlock__node *node) {
+    const rlock__redis *redis = node->redis;
     return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.doomed &&
            !redis->commands.strayed;
 }
 
-static void rlock__peer_free(rlock__peer *peer) {
-    rlock__cluster *cluster = peer->cluster;
-    if (peer->redis) {
-        rlock__redis_close(peer->redis);
+static void rlock__node_free(rlock__node *node) {
+    rlock__cluster *cluster = node->cluster;
+    if (node->redis) {
+        rlock__redis_close(node->redis);
     }
-    if (cluster->told == peer) {
+    if (cluster->told == node) {
         cluster->told = NULL;
     }
-    cluster->peers[peer->number - 1] = NULL;
-    rlock__dealloc(peer->host);
-    rlock__dealloc(peer);
+    cluster->nodes[node->number - 1] = NULL;
+    rlock__dealloc(node->host);
+    rlock__dealloc(node);
 }
 
 /* --- where a request goes --- */
@@ -344,27 +344,27 @@ static void rlock__cluster_refuse(rlock__cluster *cluster, rlock_request *reques
     rlock__cluster_plan(cluster);
 }
 
-static void rlock__peer_submit(rlock__peer *peer, rlock_request *request, bool asks) {
-    int status = rlock__peer_open(peer);
+static void rlock__node_submit(rlock__node *node, rlock_request *request, bool asks) {
+    int status = rlock__node_open(node);
     if (status != RLOCK_OK) {
-        rlock__cluster_refuse(peer->cluster, request,
+        rlock__cluster_refuse(node->cluster, request,
                               status == RLOCK_ERR_NOMEM ? RLOCK_FAULT_NOMEM : RLOCK_FAULT_BUSY);
         return;
     }
 #if RLOCK__HAS_REPLICAS
-    if (peer->redis->quarantine && !peer->slots) {
-        peer->redis->quarantine->unmapped = true; /* a map that has its slots is on its way */
+    if (node->redis->quarantine && !node->slots) {
+        node->redis->quarantine->unmapped = true; /* a map that has its slots is on its way */
     }
 #endif
-    rlock__redis_submit(peer->redis, request);
+    rlock__redis_submit(node->redis, request);
     request->store.own[RLOCK__ASKING] = asks;
 }
 
 /* Sends a request to the node that has the slot of its key, as far as is known. */
 static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request) {
-    rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(request->key, request->key_len));
-    if (peer) {
-        rlock__peer_submit(peer, request, false);
+    rlock__node *node = rlock__slot_node(cluster, rlock__key_slot(request->key, request->key_len));
+    if (node) {
+        rlock__node_submit(node, request, false);
         return;
     }
     if (cluster->mapped) {
@@ -377,34 +377,34 @@ static void rlock__cluster_route(rlock__cluster *cluster, rlock_request *request
 }
 
 /* A node has said that another one has the key of this request, which it did nothing with. */
-static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
+static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
                                   const rlock_answer *answer) {
-    rlock__cluster *cluster = peer->cluster;
-    rlock__peer *next;
+    rlock__cluster *cluster = node->cluster;
+    rlock__node *next;
     rlock__slots there;
     unsigned slot;
     bool ask;
     if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
         return false;
     }
-    cluster->told = ask ? cluster->told : peer;
+    cluster->told = ask ? cluster->told : node;
     rlock__cluster_want(cluster);
 #if RLOCK__HAS_REPLICAS
-    if (!ask && peer->redis->quarantine && !rlock__quarantine_waits(peer->redis)) {
-        rlock__quarantine_ask(peer->redis); /* perhaps it was a replica meanwhile */
+    if (!ask && node->redis->quarantine && !rlock__quarantine_waits(node->redis)) {
+        rlock__quarantine_ask(node->redis); /* perhaps it was a replica meanwhile */
     }
 #endif
     if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
-    next = rlock__peer_at(cluster, there.host ? there.host : peer->host,
-                          there.host ? there.host_len : strlen(peer->host), there.port);
+    next = rlock__node_at(cluster, there.host ? there.host : node->host,
+                          there.host ? there.host_len : strlen(node->host), there.port);
     if (!next) {
         return false;
     }
     slot = rlock__key_slot(request->key, request->key_len);
     request->store.own[RLOCK__HOPS]++;
-    rlock__peer_submit(next, request, ask);
+    rlock__node_submit(next, request, ask);
     if (ask && !rlock__bit(cluster->asking, slot)) {
         rlock__slots_part way = rlock__slots_of(cluster, cluster->asking, 0, false);
         rlock__bit_set(cluster->asking, slot);
@@ -416,8 +416,8 @@ static bool rlock__peer_redirects(rlock__peer *peer, rlock_request *request,
 /* --- the map --- */
 
 /* Notes that a slot is at a node now, or at none (NULL). */
-static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__peer *to) {
-    rlock__peer *from = rlock__slot_peer(cluster, slot);
+static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__node *to) {
+    rlock__node *from = rlock__slot_node(cluster, slot);
     if (from != to) {
         if (from) {
             from->slots--;
@@ -425,7 +425,7 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
         if (to) {
             to->slots++;
             to->gains = true;
-            if (!from || from->where != RLOCK__PEER_UP || cluster->config.replicas) {
+            if (!from || from->where != RLOCK__NODE_UP || cluster->config.replicas) {
                 to->joins = true; /* the replicas of the new node may be late */
             }
         }
@@ -436,7 +436,7 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__pee
 
 /* Puts a whole answer to CLUSTER SLOTS, of that node, into the map. A row for which there is no
  * memory stays as it was. */
-static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
+static void rlock__map_read(rlock__cluster *cluster, const rlock__node *says,
                             const redisReply *reply) {
     unsigned slot;
     size_t i;
@@ -445,38 +445,38 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__peer *says,
     memset(cluster->seen, 0, sizeof cluster->seen);
     for (i = 0; i < reply->elements; i++) {
         rlock__slots row;
-        rlock__peer *peer;
+        rlock__node *node;
         rlock__slots_row(reply->element[i], &row);
-        peer = rlock__peer_at(cluster, row.host ? row.host : says->host,
+        node = rlock__node_at(cluster, row.host ? row.host : says->host,
                               row.host ? row.host_len : strlen(says->host), row.port);
         for (slot = row.from; slot <= row.to; slot++) {
             rlock__bit_set(cluster->seen, slot);
-            if (peer) {
-                rlock__slot_moves(cluster, slot, peer);
+            if (node) {
+                rlock__slot_moves(cluster, slot, node);
             }
         }
     }
     for (slot = 0; slot < RLOCK__SLOTS; slot++) {
-        rlock__peer *peer = rlock__slot_peer(cluster, slot);
+        rlock__node *node = rlock__slot_node(cluster, slot);
         if (!rlock__bit(cluster->seen, slot)) {
             rlock__slot_moves(cluster, slot, NULL);
-        } else if (peer && rlock__bit(cluster->changed, slot)) {
-            peer->gains = true; /* also what was on its way, and is here */
+        } else if (node && rlock__bit(cluster->changed, slot)) {
+            node->gains = true; /* also what was on its way, and is here */
         }
     }
 }
 
 /* Sends what waits at a node, and is of a slot that it has no more, to the one that has it now. */
-static void rlock__peer_loses(rlock__peer *peer) {
-    rlock__cluster *cluster = peer->cluster;
+static void rlock__node_loses(rlock__node *node) {
+    rlock__cluster *cluster = node->cluster;
     int i;
     for (i = 0; i < RLOCK__QUEUES; i++) {
-        rlock_link *queue = &peer->redis->queues[i], *at, *next;
+        rlock_link *queue = &node->redis->queues[i], *at, *next;
         for (at = queue->next; at != queue; at = next) {
             rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
             unsigned slot = rlock__key_slot(request->key, request->key_len);
             next = at->next;
-            if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != peer->number &&
+            if (rlock__bit(cluster->changed, slot) && cluster->map[slot] != node->number &&
                 !request->store.own[RLOCK__ASKING]) {
                 rlock__list_remove(at);
                 rlock__cluster_route(cluster, request);
@@ -486,18 +486,18 @@ static void rlock__peer_loses(rlock__peer *peer) {
 }
 
 /* Tells of the slots that have come to a node. */
-static void rlock__peer_gains(rlock__peer *peer) {
-    rlock__cluster *cluster = peer->cluster;
-    rlock__slots_part some = rlock__slots_of(cluster, cluster->changed, peer->number, false);
-    bool joins = peer->joins;
-    peer->gains = peer->joins = false;
-    if (peer->redis && cluster->tracks && !peer->redis->push_wanted) {
-        rlock__redis_track(peer->redis, "", 0, true);
+static void rlock__node_gains(rlock__node *node) {
+    rlock__cluster *cluster = node->cluster;
+    rlock__slots_part some = rlock__slots_of(cluster, cluster->changed, node->number, false);
+    bool joins = node->joins;
+    node->gains = node->joins = false;
+    if (node->redis && cluster->tracks && !node->redis->push_wanted) {
+        rlock__redis_track(node->redis, "", 0, true);
     }
-    if (joins && peer->where == RLOCK__PEER_UP) { /* what stood still at the other one goes on */
+    if (joins && node->where == RLOCK__NODE_UP) { /* what stood still at the other one goes on */
         cluster->events->up(cluster->owner, &some.part);
     }
-    cluster->events->pushing(cluster->owner, &some.part, peer->pushing);
+    cluster->events->pushing(cluster->owner, &some.part, node->pushing);
 }
 
 /* There is a map: what waits for it goes out, and what has moved is told of. */
@@ -507,12 +507,12 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     uint32_t i;
     cluster->mapped = true;
     cluster->hurry = false;
-    for (i = 0; i < cluster->peer_count; i++) {
-        if (cluster->peers[i] && cluster->peers[i]->redis) {
-            rlock__peer_loses(cluster->peers[i]);
+    for (i = 0; i < cluster->node_count; i++) {
+        if (cluster->nodes[i] && cluster->nodes[i]->redis) {
+            rlock__node_loses(cluster->nodes[i]);
 #if RLOCK__HAS_REPLICAS
             if (cluster->config.quarantine_ms) {
-                rlock__peer_mark(cluster->peers[i]);
+                rlock__node_mark(cluster->nodes[i]);
             }
 #endif
         }
@@ -524,12 +524,12 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
         rlock__list_remove(&request->store.link);
         rlock__cluster_route(cluster, request);
     }
-    for (i = 0; i < cluster->peer_count; i++) {
-        rlock__peer *peer = cluster->peers[i];
-        if (peer && peer->gains) {
-            rlock__peer_gains(peer);
+    for (i = 0; i < cluster->node_count; i++) {
+        rlock__node *node = cluster->nodes[i];
+        if (node && node->gains) {
+            rlock__node_gains(node);
         }
-        if (peer && peer->slots && peer->where == RLOCK__PEER_DOWN) {
+        if (node && node->slots && node->where == RLOCK__NODE_DOWN) {
             down = true;
         }
     }
@@ -540,20 +540,20 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
 }
 
 /* Returns the next node that was named and is not open, or NULL. */
-static rlock__peer *rlock__cluster_closed(rlock__cluster *cluster) {
-    rlock__peer *peer = NULL;
+static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
+    rlock__node *node = NULL;
     uint32_t i;
     for (i = 0; i < cluster->seed_count; i++) {
         const rlock__host *seed = &cluster->seeds[i];
-        peer = rlock__peer_at(cluster, seed->name, strlen(seed->name), seed->port);
-        if (peer && !peer->redis) {
-            return peer;
+        node = rlock__node_at(cluster, seed->name, strlen(seed->name), seed->port);
+        if (node && !node->redis) {
+            return node;
         }
     }
-    for (i = 0; i < cluster->peer_count; i++) {
-        peer = cluster->peers[i];
-        if (peer && !peer->redis) {
-            return peer;
+    for (i = 0; i < cluster->node_count; i++) {
+        node = cluster->nodes[i];
+        if (node && !node->redis) {
+            return node;
         }
     }
     return NULL;
@@ -578,10 +578,10 @@ static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *
 
 static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn *conn = (rlock__conn *)ac->data;
-    rlock__peer *peer = (rlock__peer *)data;
-    rlock__cluster *cluster = peer->cluster;
+    rlock__node *node = (rlock__node *)data;
+    rlock__cluster *cluster = node->cluster;
     const redisReply *reply = (const redisReply *)raw;
-    peer->asked = false;
+    node->asked = false;
     if (!conn || !reply) {
         return;
     }
@@ -595,24 +595,24 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
-        rlock__map_read(cluster, peer, reply);
+        rlock__map_read(cluster, node, reply);
         rlock__cluster_mapped(cluster);
     }
 }
 
 /* Returns a node that can be asked for the map, or NULL: the one that knows more, or the next. */
-static rlock__peer *rlock__cluster_ready(rlock__cluster *cluster) {
-    rlock__peer *peer = cluster->told;
+static rlock__node *rlock__cluster_ready(rlock__cluster *cluster) {
+    rlock__node *node = cluster->told;
     uint32_t i;
     cluster->told = NULL;
-    if (peer && rlock__peer_ready(peer) && !peer->asked) {
-        return peer;
+    if (node && rlock__node_ready(node) && !node->asked) {
+        return node;
     }
-    for (i = 0; i < cluster->peer_count; i++) {
-        peer = cluster->peers[(cluster->turn + i) % cluster->peer_count];
-        if (peer && rlock__peer_ready(peer) && !peer->asked) {
+    for (i = 0; i < cluster->node_count; i++) {
+        node = cluster->nodes[(cluster->turn + i) % cluster->node_count];
+        if (node && rlock__node_ready(node) && !node->asked) {
             cluster->turn += i + 1;
-            return peer;
+            return node;
         }
     }
     return NULL;
@@ -621,15 +621,15 @@ static rlock__peer *rlock__cluster_ready(rlock__cluster *cluster) {
 /* Asks for the map: a node that is connected, or else one more is connected to; that comes first
  * where the last one knew none. */
 static void rlock__cluster_ask(rlock__cluster *cluster) {
-    rlock__peer *peer = cluster->barren ? rlock__cluster_closed(cluster) : NULL;
+    rlock__node *node = cluster->barren ? rlock__cluster_closed(cluster) : NULL;
     cluster->asked_us = rlock_client_now_us(cluster->client);
-    peer = peer ? peer : rlock__cluster_ready(cluster);
-    peer = peer ? peer : rlock__cluster_closed(cluster);
-    if (peer && rlock__peer_ready(peer)) {
-        rlock__put_words(peer->redis, "CLUSTER SLOTS", 0);
-        peer->asked = rlock__conn_say(&peer->redis->commands, rlock__on_slots, peer);
-    } else if (peer && rlock__peer_open(peer) == RLOCK_OK) {
-        rlock__conn_wanted(&peer->redis->commands);
+    node = node ? node : rlock__cluster_ready(cluster);
+    node = node ? node : rlock__cluster_closed(cluster);
+    if (node && rlock__node_ready(node)) {
+        rlock__put_words(node->redis, "CLUSTER SLOTS", 0);
+        node->asked = rlock__conn_say(&node->redis->commands, rlock__on_slots, node);
+    } else if (node && rlock__node_open(node) == RLOCK_OK) {
+        rlock__conn_wanted(&node->redis->commands);
     }
 }
 
@@ -654,11 +654,11 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
 static void rlock__cluster_sweep(rlock__cluster *cluster) {
     bool stay = false;
     uint32_t i;
-    for (i = 0; i < cluster->peer_count; i++) {
-        rlock__peer *peer = cluster->peers[i];
-        if (peer && !peer->slots && !rlock__peer_busy(peer)) {
-            rlock__peer_free(peer);
-        } else if (peer && !peer->slots) {
+    for (i = 0; i < cluster->node_count; i++) {
+        rlock__node *node = cluster->nodes[i];
+        if (node && !node->slots && !rlock__node_busy(node)) {
+            rlock__node_free(node);
+        } else if (node && !node->slots) {
             stay = true;
         }
     }
@@ -685,30 +685,30 @@ static void rlock__cluster_fire(rlock_timer *timer) {
 
 /* --- what a node reports --- */
 
-static void rlock__peer_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    rlock__peer *peer = (rlock__peer *)owner;
-    const rlock__cluster *cluster = peer->cluster;
+static void rlock__node_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
+    rlock__node *node = (rlock__node *)owner;
+    const rlock__cluster *cluster = node->cluster;
     bool busy = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY;
     RLOCK_ASSERT(!busy || answer->text);
-    if (busy && rlock__peer_redirects(peer, request, answer)) {
+    if (busy && rlock__node_redirects(node, request, answer)) {
         return;
     }
     if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
-        rlock__cluster_want(peer->cluster);
+        rlock__cluster_want(node->cluster);
     }
 #if RLOCK__HAS_REPLICAS
-    if (busy && peer->redis->quarantine && *peer->redis->quarantine->refusal) {
-        rlock__cluster_want(peer->cluster);
+    if (busy && node->redis->quarantine && *node->redis->quarantine->refusal) {
+        rlock__cluster_want(node->cluster);
     }
 #endif
     cluster->events->answered(cluster->owner, request, answer);
 }
 
-static void rlock__peer_up(void *owner, const rlock_part *part) {
-    rlock__peer *peer = (rlock__peer *)owner;
-    rlock__cluster *cluster = peer->cluster;
+static void rlock__node_up(void *owner, const rlock_part *part) {
+    rlock__node *node = (rlock__node *)owner;
+    rlock__cluster *cluster = node->cluster;
     (void)part;
-    peer->where = RLOCK__PEER_UP;
+    node->where = RLOCK__NODE_UP;
     if (!cluster->mapped) {
         cluster->asked_us = 0;
     }
@@ -716,12 +716,12 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
         rlock__cluster_plan(cluster);
     }
 #if RLOCK__HAS_REPLICAS
-    if (peer->redis->quarantine && peer->redis->quarantine->late) {
-        rlock__quarantine_ask(peer->redis); /* its slots came to be known during the handshake */
+    if (node->redis->quarantine && node->redis->quarantine->late) {
+        rlock__quarantine_ask(node->redis); /* its slots came to be known during the handshake */
     }
 #endif
-    if (peer->slots) {
-        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+    if (node->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, node->number, false);
         cluster->events->up(cluster->owner, &its.part);
     }
 }
@@ -729,9 +729,9 @@ static void rlock__peer_up(void *owner, const rlock_part *part) {
 /* True if no node can be reached of those that were tried; without a map, of all that are named. */
 static bool rlock__cluster_is_down(rlock__cluster *cluster) {
     uint32_t i;
-    for (i = 0; i < cluster->peer_count; i++) {
-        const rlock__peer *peer = cluster->peers[i];
-        if (peer && peer->redis && peer->where != RLOCK__PEER_DOWN) {
+    for (i = 0; i < cluster->node_count; i++) {
+        const rlock__node *node = cluster->nodes[i];
+        if (node && node->redis && node->where != RLOCK__NODE_DOWN) {
             return false;
         }
     }
@@ -740,15 +740,15 @@ static bool rlock__cluster_is_down(rlock__cluster *cluster) {
 
 /* What waits at a node that is lost, and was led there by another one, goes back: nobody else would
  * be told, and whoever has the slot may answer by now. */
-static void rlock__peer_strands(rlock__peer *peer) {
-    rlock__cluster *cluster = peer->cluster;
+static void rlock__node_strands(rlock__node *node) {
+    rlock__cluster *cluster = node->cluster;
     int i;
     for (i = 0; i < RLOCK__QUEUES; i++) {
-        rlock_link *queue = &peer->redis->queues[i], *at, *next;
+        rlock_link *queue = &node->redis->queues[i], *at, *next;
         for (at = queue->next; at != queue; at = next) {
             rlock_request *request = RLOCK__OF(at, rlock_request, store.link);
             next = at->next;
-            if (cluster->map[rlock__key_slot(request->key, request->key_len)] != peer->number) {
+            if (cluster->map[rlock__key_slot(request->key, request->key_len)] != node->number) {
                 rlock__list_remove(at);
                 rlock__cluster_refuse(cluster, request, RLOCK_FAULT_DOWN);
             }
@@ -756,62 +756,62 @@ static void rlock__peer_strands(rlock__peer *peer) {
     }
 }
 
-static void rlock__peer_down(void *owner, const rlock_part *part, rlock_fault fault,
+static void rlock__node_down(void *owner, const rlock_part *part, rlock_fault fault,
                              const char *text) {
-    rlock__peer *peer = (rlock__peer *)owner;
-    rlock__cluster *cluster = peer->cluster;
+    rlock__node *node = (rlock__node *)owner;
+    rlock__cluster *cluster = node->cluster;
     (void)part;
-    peer->where = RLOCK__PEER_DOWN;
-    if (peer->redis->last_epoch - peer->redis->epoch < RLOCK__EPOCHS_LEAST) {
-        rlock__peer_epochs(peer);
+    node->where = RLOCK__NODE_DOWN;
+    if (node->redis->last_epoch - node->redis->epoch < RLOCK__EPOCHS_LEAST) {
+        rlock__node_epochs(node);
     }
-    rlock__peer_strands(peer);
+    rlock__node_strands(node);
     if (!cluster->mapped) {
         cluster->asked_us = 0; /* the next one at once */
     }
-    if (peer->slots || !cluster->mapped) { /* else it may be of the cluster no more */
+    if (node->slots || !cluster->mapped) { /* else it may be of the cluster no more */
         rlock__cluster_want(cluster);
     }
     if (rlock__cluster_is_down(cluster)) {
         cluster->events->down(cluster->owner, NULL, fault, text);
-    } else if (peer->slots) {
-        rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, false);
+    } else if (node->slots) {
+        rlock__slots_part its = rlock__slots_of(cluster, NULL, node->number, false);
         cluster->events->down(cluster->owner, &its.part, fault, text);
     } else {
         rlock_client_counters(cluster->client)->faults++;
     }
 }
 
-static void rlock__peer_pushing(void *owner, const rlock_part *part, unsigned what) {
-    rlock__peer *peer = (rlock__peer *)owner;
-    const rlock__cluster *cluster = peer->cluster;
-    rlock__slots_part its = rlock__slots_of(cluster, NULL, peer->number, true);
+static void rlock__node_pushing(void *owner, const rlock_part *part, unsigned what) {
+    rlock__node *node = (rlock__node *)owner;
+    const rlock__cluster *cluster = node->cluster;
+    rlock__slots_part its = rlock__slots_of(cluster, NULL, node->number, true);
     (void)part;
-    peer->pushing = (uint8_t)what;
+    node->pushing = (uint8_t)what;
     cluster->events->pushing(cluster->owner, &its.part, what);
 }
 
 /* A node that has the key no more still listens to its channel. */
-static void rlock__peer_woken(void *owner, const char *key, size_t key_len) {
-    const rlock__peer *peer = (const rlock__peer *)owner;
-    const rlock__cluster *cluster = peer->cluster;
-    if (!key || peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+static void rlock__node_woken(void *owner, const char *key, size_t key_len) {
+    const rlock__node *node = (const rlock__node *)owner;
+    const rlock__cluster *cluster = node->cluster;
+    if (!key || node->number == cluster->map[rlock__key_slot(key, key_len)]) {
         cluster->events->woken(cluster->owner, key, key_len);
     }
 }
 
 /* What one node publishes all of them deliver. */
-static void rlock__peer_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
-    const rlock__peer *peer = (const rlock__peer *)owner;
-    const rlock__cluster *cluster = peer->cluster;
-    if (peer->number == cluster->map[rlock__key_slot(key, key_len)]) {
+static void rlock__node_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
+    const rlock__node *node = (const rlock__node *)owner;
+    const rlock__cluster *cluster = node->cluster;
+    if (node->number == cluster->map[rlock__key_slot(key, key_len)]) {
         cluster->events->notified(cluster->owner, key, key_len, token);
     }
 }
 
-static const rlock_store_events rlock__peer_events = {rlock__peer_answered, rlock__peer_up,
-                                                      rlock__peer_down,     rlock__peer_pushing,
-                                                      rlock__peer_woken,    rlock__peer_notified};
+static const rlock_store_events rlock__node_events = {rlock__node_answered, rlock__node_up,
+                                                      rlock__node_down,     rlock__node_pushing,
+                                                      rlock__node_woken,    rlock__node_notified};
 
 /* --- the store --- */
 
@@ -822,11 +822,11 @@ static void rlock__cluster_submit(void *state, rlock_request *request) {
 
 static void rlock__cluster_track(void *state, const char *key, size_t len, bool on) {
     rlock__cluster *cluster = (rlock__cluster *)state;
-    const rlock__peer *peer = rlock__slot_peer(cluster, rlock__key_slot(key, len));
+    const rlock__node *node = rlock__slot_node(cluster, rlock__key_slot(key, len));
     RLOCK_ASSERT(on || cluster->tracks);
     cluster->tracks = true;
-    if (peer && peer->redis) {
-        rlock__redis_track(peer->redis, key, len, on);
+    if (node && node->redis) {
+        rlock__redis_track(node->redis, key, len, on);
     }
 }
 
@@ -837,19 +837,19 @@ static void rlock__cluster_flush(void *state) {
         cluster->sweeps = false;
         rlock__cluster_sweep(cluster);
     }
-    for (i = 0; i < cluster->peer_count; i++) {
-        rlock__peer *peer = cluster->peers[i];
-        if (!peer || !peer->redis) {
+    for (i = 0; i < cluster->node_count; i++) {
+        rlock__node *node = cluster->nodes[i];
+        if (!node || !node->redis) {
             continue;
         }
-        rlock__redis_flush(peer->redis);
-        if (peer->redis->shards_moved) {
-            peer->redis->shards_moved = false;
-            cluster->told = peer;
+        rlock__redis_flush(node->redis);
+        if (node->redis->shards_moved) {
+            node->redis->shards_moved = false;
+            cluster->told = node;
             rlock__cluster_want(cluster);
         }
 #if RLOCK__HAS_REPLICAS
-        if (peer->redis->quarantine && peer->redis->quarantine->unmapped && !cluster->hurry) {
+        if (node->redis->quarantine && node->redis->quarantine->unmapped && !cluster->hurry) {
             cluster->hurry = true;
             rlock__cluster_want(cluster);
         }
@@ -886,16 +886,16 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
 static unsigned rlock__cluster_pushes(void *state, const char *key, size_t len) {
     const rlock__cluster *cluster = (const rlock__cluster *)state;
     unsigned slot = rlock__key_slot(key, len);
-    const rlock__peer *peer = rlock__slot_peer(cluster, slot);
-    return peer && !rlock__bit(cluster->asking, slot) ? peer->pushing : 0u;
+    const rlock__node *node = rlock__slot_node(cluster, slot);
+    return node && !rlock__bit(cluster->asking, slot) ? node->pushing : 0u;
 }
 
 static void rlock__cluster_close(void *state) {
     rlock__cluster *cluster = (rlock__cluster *)state;
     uint32_t i;
-    for (i = 0; i < cluster->peer_count; i++) {
-        if (cluster->peers[i]) {
-            rlock__peer_free(cluster->peers[i]);
+    for (i = 0; i < cluster->node_count; i++) {
+        if (cluster->nodes[i]) {
+            rlock__node_free(cluster->nodes[i]);
         }
     }
     rlock_timer_drop(cluster->client, &cluster->timer);
@@ -904,7 +904,7 @@ static void rlock__cluster_close(void *state) {
     }
     rlock__dealloc(cluster->seeds_text);
     rlock__dealloc(cluster->seeds);
-    rlock__dealloc(cluster->peers);
+    rlock__dealloc(cluster->nodes);
     rlock__dealloc(cluster);
 }
 
@@ -968,7 +968,7 @@ static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
     }
     cluster->client = client;
     cluster->events = events;
-    cluster->of_peers = &rlock__peer_events;
+    cluster->of_nodes = &rlock__node_events;
     cluster->owner = owner;
     rlock__list_init(&cluster->waiting);
     rlock__list_init(&cluster->refused);

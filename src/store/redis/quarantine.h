@@ -7,7 +7,7 @@
  * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
  *
- * A node of a cluster keeps its marker in a slot of its own: see rlock__peer_mark. While a question
+ * A node of a cluster keeps its marker in a slot of its own: see rlock__node_mark. While a question
  * is on its way after the handshake, acquires wait for the answer.
  */
 
@@ -164,7 +164,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
 }
 
 /* Asks once more. Without a connection the next handshake asks; if one has gone too far for that,
- * rlock__peer_up does. */
+ * rlock__node_up does. */
 static void rlock__quarantine_ask(rlock__redis *redis) {
     bool usable = rlock__conn_usable(&redis->commands);
     redis->quarantine->late = !usable;

@@ -261,7 +261,7 @@ enum {
 typedef struct rlock__redis { /* small members first, as in rlock__conn */
     bool served;              /* this connection has done something */
     bool native;              /* the server of this connection knows DELIFEQ */
-    bool node;                /* of a cluster: see >>cluster */
+    bool of_cluster;          /* the server is a node: see >>cluster */
     bool inherits;            /* the server of this connection goes on with the history before */
     bool roleless;            /* INFO did not say whether that server is a replica */
     bool push_wanted;         /* some key was to be watched */
@@ -341,7 +341,7 @@ static bool rlock__is_node(const rlock__redis *redis) {
     (void)redis;
     return false;
 #else
-    return redis->node;
+    return redis->of_cluster;
 #endif
 }
 
