@@ -2093,7 +2093,7 @@ enum {
 typedef void rlock__deliverer(rlock__ready *ready, char **words);
 
 /* What a claim (see >>claim) does with the server. */
-enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__RELEASING, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
 typedef struct rlock__waiters {
@@ -2266,7 +2266,7 @@ static void rlock__arm(rlock_client *client) {
  * has again: the one place that says what idle means. */
 static void rlock__rest(rlock_client *client) {
     bool idle = !client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING] &&
-                !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
+                !client->phases[RLOCK__RELEASING] && !client->stats.cleaning && !client->plans &&
                 rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
                 rlock__list_empty(&client->batch);
     if (idle != client->idle) {
@@ -3553,14 +3553,14 @@ typedef struct rlock__lookup {
 #endif /* RLOCK__HAS_NAMES */
 
 typedef struct rlock__conn { /* small members first: they are reached with less code */
-    bool wanted, doomed, blocked;
-    bool moved;   /* the host has changed since this attempt's time began */
-    bool walks;   /* this attempt goes on at the next address */
-    bool blamed;  /* text and fault are of this attempt */
-    bool strayed; /* it led to the wrong server: ends when all in flight is answered */
-    bool doubted; /* late with an answer: its socket is read once more */
-    bool shard;   /* what is read now came on a sharded channel */
-    bool refused; /* it ended with an error instead of an answer */
+    bool wanted, failing, blocked;
+    bool moved;      /* the host has changed since this attempt's time began */
+    bool walks;      /* this attempt goes on at the next address */
+    bool error_kept; /* text and fault are of this attempt */
+    bool strayed;    /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted;    /* late with an answer: its socket is read once more */
+    bool shard;      /* what is read now came on a sharded channel */
+    bool refused;    /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
     rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -5343,12 +5343,12 @@ static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
            fault != RLOCK_FAULT_AUTH;
 }
 
-static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
+static void rlock__conn_error(rlock__conn *conn, rlock_fault fault, const char *text) {
     bool same = strncmp(conn->text, text, sizeof conn->text - 1) == 0;
-    if (conn->blamed) {
+    if (conn->error_kept) {
         return; /* the first reason is the one that counts */
     }
-    conn->blamed = true;
+    conn->error_kept = true;
     conn->walks = rlock__conn_walks(conn, fault);
     if (conn->walks) {
         return; /* the last address of the attempt says why */
@@ -5359,9 +5359,9 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
-static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *text) {
-    rlock__conn_blame(conn, fault, text);
-    conn->doomed = true;
+static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+    rlock__conn_error(conn, fault, text);
+    conn->failing = true;
 }
 
 /* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
@@ -5388,8 +5388,8 @@ static void rlock__conn_prepare(const rlock__conn *conn) {
     }
 }
 
-/* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
-static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+/* Ends a connection as rlock__conn_fail does, with the reason that TLS knows, if it does. */
+static void rlock__conn_fail_why(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
     bool started = tls && conn->state >= RLOCK__CONN_HANDSHAKE;
     char words[sizeof conn->text] = "";
@@ -5399,7 +5399,7 @@ static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *t
         fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
         text = words;
     }
-    rlock__conn_doom(conn, fault, text);
+    rlock__conn_fail(conn, fault, text);
 }
 
 /* hiredis is about to close the descriptor and free the context. */
@@ -5417,7 +5417,7 @@ static void rlock__want_nothing(void *data) {
         const char *why = last ? words + 1 : conn->ac->errstr;
         words[last ? strcspn(words, "\r\n") : 0] = 0;
         conn->refused = conn->outstanding && conn->ac->err == REDIS_ERR_OTHER;
-        rlock__conn_fail(conn, rlock__why_down(why), why);
+        rlock__conn_fail_why(conn, rlock__why_down(why), why);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
     conn->want = 0;
@@ -5466,7 +5466,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
 static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     bool sent = rlock__conn_send(conn, fn, data);
     if (!sent) {
-        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
 }
@@ -5476,7 +5476,7 @@ static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
-        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
         return;
     }
     rlock__want_write(conn);
@@ -5485,7 +5485,7 @@ static void rlock__conn_add(rlock__conn *conn) {
 
 /* True if commands may be sent on a connection. */
 static bool rlock__conn_usable(const rlock__conn *conn) {
-    return conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
+    return conn->state == RLOCK__CONN_READY && !conn->failing && !conn->strayed;
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {
@@ -5517,7 +5517,7 @@ static bool rlock__command_send(rlock__redis *redis, rlock__command *command, re
     bool sent = rlock__conn_send(&redis->commands, fn, command);
     if (!sent && command->requests[0]
                      ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
 }
@@ -5551,7 +5551,7 @@ static bool rlock__same_identity(const char *one, const char *other) {
 }
 
 static void rlock__redis_is_replica(rlock__redis *redis) {
-    rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+    rlock__conn_fail(&redis->commands, RLOCK_FAULT_BUSY,
                      "the server is a replica; give the address of its primary");
 }
 
@@ -5712,7 +5712,7 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
  * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
 static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
                             const char *detail) {
-    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    uint32_t times = conn->error_kept ? conn->repeats + 1 : 1;
     char line[RLOCK__LINE];
     const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
     size_t n = rlock__line_add(line, 0, conn == &conn->redis->commands ? "" : which, "connection");
@@ -5727,21 +5727,21 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     rlock_client_log(conn->redis->client, level, line, detail);
 }
 
-/* Closes a connection that is doomed, and answers what was on it. */
+/* Closes a connection that is failing, and answers what was on it. */
 static void rlock__conn_shut(rlock__conn *conn) {
-    RLOCK_ASSERT(conn->doomed);
+    RLOCK_ASSERT(conn->failing);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_DOWN;
     conn->ac = NULL;
-    conn->doomed = conn->blocked = false;
+    conn->failing = conn->blocked = false;
     conn->outstanding = 0;
     conn->id = 0;
 }
 
-/* Buries a doomed connection, and plans the next attempt. */
-static void rlock__conn_bury(rlock__conn *conn) {
+/* Buries a failing connection, and plans the next attempt. */
+static void rlock__conn_closed(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
     int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
@@ -5762,7 +5762,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
+            rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
@@ -5813,7 +5813,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
 }
 
 static void rlock__reply_refused(rlock__conn *conn) {
-    rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
 /* True if something was asked for on this connection that may be said on a sharded channel. */
@@ -5833,7 +5833,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
     rlock__conn *conn = (rlock__conn *)task->privdata;
     bool subscribed = (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
     bool expected;
-    if (conn->doomed || elements > RLOCK__ELEMENTS_MAX) {
+    if (conn->failing || elements > RLOCK__ELEMENTS_MAX) {
         expected = false; /* what comes behind a wrong reply is the answer to something else */
     } else if (task->parent && subscribed && !task->parent->parent) {
         const redisReply *message = (const redisReply *)task->parent->obj;
@@ -6060,7 +6060,7 @@ static void rlock__conn_wanted(rlock__conn *conn) {
 static void rlock__conn_left(rlock__conn *conn) {
     int64_t now_us = rlock_client_now_us(conn->redis->client);
     if (RLOCK__HAS_REPORTS && conn->state != RLOCK__CONN_DOWN) {
-        if (!conn->doomed) {
+        if (!conn->failing) {
             strcpy(conn->text, "closed by the client");
         }
         conn->walks = false;
@@ -6105,7 +6105,7 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
+    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
         request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
@@ -6282,7 +6282,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_answered(conn);
     }
     if (reply && !heard) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     }
     synced = heard && rlock__sync_told(redis, reply);
     rlock__sync_end(redis, heard, synced);
@@ -6354,16 +6354,16 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
 
 #endif /* RLOCK__HAS_REPLICAS */
 
-/* Closes the command connection, which is doomed: nobody is asked any more about what was sent on
+/* Closes the command connection, which is failing: nobody is asked any more about what was sent on
  * it. */
-static void rlock__commands_bury(rlock__redis *redis) {
+static void rlock__commands_failed(rlock__redis *redis) {
 #if RLOCK__HAS_REPLICAS
     if (redis->sync) {
         redis->sync->wanted = false;
         rlock__sync_end(redis, false, false);
     }
 #endif
-    rlock__conn_bury(&redis->commands);
+    rlock__conn_closed(&redis->commands);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -6488,7 +6488,7 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
 /* Nothing is to be heard on the push connection: ends it, unless it is wanted all the same. */
 static void rlock__push_spare(rlock__redis *redis) {
     if (!rlock__pushes(redis)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+        rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     }
 }
 
@@ -6512,12 +6512,12 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
     if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR &&
         (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
         return;
     }
     if (!redis->tracked) {
@@ -6548,7 +6548,7 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*push->run_id && *redis->commands.run_id &&
         strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(push, RLOCK_FAULT_DOWN,
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN,
                          "it reached another server than the command connection");
         return;
     }
@@ -6717,8 +6717,8 @@ static void rlock__sentinel_answered(rlock__redis *redis) {
 static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__conn *conn = &redis->commands;
     if (conn->ac) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
-        rlock__commands_bury(redis);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the primary moved");
+        rlock__commands_failed(redis);
     }
     conn->walks = false;
     rlock__dealloc(redis->endpoint.host);
@@ -6741,7 +6741,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
         sentinel->heard = true; /* its other addresses are no other opinion */
-        rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
@@ -6818,13 +6818,13 @@ static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *d
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR) {
         bool auth = rlock__classify(reply->str) == RLOCK_FAULT_AUTH;
-        rlock__conn_doom(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
+        rlock__conn_fail(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
     } else if (reply->type == REDIS_REPLY_NIL) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
     } else if (!rlock__sentinel_told(sentinel, reply, &again)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (data && !again) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
     } else if (data) {
         rlock__sentinel_judge(conn->redis, sentinel->told_epoch);
     } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
@@ -6856,13 +6856,13 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
         sentinel->misled = false;
         sentinel->epoch = -1;
         if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
         }
     }
     conn->wanted = true;
     if (conn->state == RLOCK__CONN_DOWN) {
         rlock_timer_set(redis->client, &conn->timer, 0);
-    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->doomed) {
+    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->failing) {
         rlock__sentinel_ask(redis);
     }
     return true;
@@ -6890,14 +6890,14 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         char words[RLOCK__LINE];
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
-        rlock__conn_doom(&redis->commands, conn->fault, words);
-        rlock__commands_bury(redis); /* no event of its own comes */
+        rlock__conn_fail(&redis->commands, conn->fault, words);
+        rlock__commands_failed(redis); /* no event of its own comes */
     }
 }
 
-/* Closes a connection that is doomed, and goes on: at the next address of this Sentinel, at the
+/* Closes a connection that is failing, and goes on: at the next address of this Sentinel, at the
  * next Sentinel, or later. */
-static void rlock__sentinel_bury(rlock__redis *redis) {
+static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__conn_more(conn);
@@ -6954,7 +6954,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
     return false;
 }
 #define rlock__sentinel_ask rlock__sentinel_nothing
-#define rlock__sentinel_bury rlock__sentinel_nothing
+#define rlock__sentinel_closed rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
 #define rlock__sentinel_turns_to(redis, name) false
@@ -6967,7 +6967,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 static void rlock__redis_strays(rlock__redis *redis, const char *text) {
     redis->commands.strayed = true;
     rlock__sentinel_disproved(redis);
-    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, text);
+    rlock__conn_error(&redis->commands, RLOCK_FAULT_BUSY, text);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -7111,7 +7111,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     }
     rlock__conn_answered(conn);
     if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
     before = rlock__quarantined(redis);
@@ -7274,11 +7274,11 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
-        rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
+        rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
         return;
     }
     if (!rlock__step_answered(step, reply->type)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
 #if RLOCK__HAS_REPLICAS
@@ -7340,7 +7340,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
-    RLOCK_ASSERT(!conn->outstanding && !conn->doomed);
+    RLOCK_ASSERT(!conn->outstanding && !conn->failing);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -7373,7 +7373,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
         }
         conn->step++;
     }
-    if (!conn->outstanding && !conn->doomed) {
+    if (!conn->outstanding && !conn->failing) {
         rlock__conn_ready_to_use(conn);
     }
 }
@@ -7385,7 +7385,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         return;
     }
     if (status != REDIS_OK) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_HANDSHAKE;
@@ -7393,39 +7393,39 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->step = 0;
     tls = rlock__conn_tls(conn);
     if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
     }
 }
 
 static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     if (conn) {
-        rlock__conn_doom(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
+        rlock__conn_fail(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
     }
 }
 
-/* After every visit to hiredis: bury what is dead, watch what it wants. */
+/* After every visit to hiredis: close what has failed, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
+    if (!conn->failing && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
         rlock__conn_handshake(conn);
     }
-    if (conn->ac && !conn->doomed && conn->ac->err) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
+    if (conn->ac && !conn->failing && conn->ac->err) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
     }
-    if (conn->ac && !conn->doomed &&
+    if (conn->ac && !conn->failing &&
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
     if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
-        conn->doomed = true;
+        conn->failing = true;
     }
-    if (conn->doomed && rlock__is_sentinel(conn)) {
-        rlock__sentinel_bury(redis);
-    } else if (conn->doomed && conn == &redis->commands) {
-        rlock__commands_bury(redis);
-    } else if (conn->doomed) {
-        rlock__conn_bury(conn);
+    if (conn->failing && rlock__is_sentinel(conn)) {
+        rlock__sentinel_closed(redis);
+    } else if (conn->failing && conn == &redis->commands) {
+        rlock__commands_failed(redis);
+    } else if (conn->failing) {
+        rlock__conn_closed(conn);
     }
 }
 
@@ -7443,10 +7443,10 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     rlock__conn_prepare(conn);
-    if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+    if (!conn->failing && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
+    if (conn->ac && !conn->failing && (events & conn->want & RLOCK_IO_WRITE) &&
         !rlock_client_forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
@@ -7467,7 +7467,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     RLOCK_ASSERT(!conn->ac);
     if (!ac || ac->err) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
             memset(&ac->ev, 0, sizeof ac->ev);
             redisAsyncFree(ac);
@@ -7523,7 +7523,7 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     if (conn->endpoint->count) {
         rlock__conn_dial(conn);
     } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, why);
     }
 }
 
@@ -7611,7 +7611,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = conn->moved = conn->refused = false;
+    conn->error_kept = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -7648,7 +7648,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
         if (conn->endpoint->count) {
             rlock__conn_dial(conn);
         } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
         } else {
             redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
         }
@@ -7691,7 +7691,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock__conn_waits(conn);
             return;
         }
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
         rlock__conn_tend(conn);
         return;
     }
@@ -7701,7 +7701,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock_timer_set(redis->client, timer, now_us + 1);
             return;
         }
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
     } else {
         rlock__conn_idles(conn);
@@ -7804,7 +7804,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
+        rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
     if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__is_queued(request) &&
         !(request->flags & RLOCK_REQUEST_ONCE) && !redis->queue_wanted) {
@@ -8169,7 +8169,7 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
 
 /* True if a last command may be sent on a connection. */
 static bool rlock__conn_speaks(const rlock__conn *conn) {
-    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->failing;
 }
 
 /* Sends what was formatted last, of whose answer nobody hears. */
@@ -9318,7 +9318,7 @@ static bool rlock__node_busy(const rlock__node *node) {
 
 static bool rlock__node_ready(const rlock__node *node) {
     const rlock__redis *redis = node->redis;
-    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.doomed &&
+    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.failing &&
            !redis->commands.strayed;
 }
 
@@ -9617,9 +9617,9 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     if (reply->type == REDIS_REPLY_ERROR) {
         rlock__cluster_unmapped(cluster, conn, reply->str);
     } else if (!rlock__slots_whole(reply)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
-        rlock__conn_doom(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
@@ -10318,7 +10318,7 @@ void rlock_cluster_free(rlock_store *store) {
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
 typedef struct rlock__server { /* one of them, as one client sees it */
-    struct rlock__council *council;
+    struct rlock__quorum *quorum;
     const rlock_store *store;
     void *state;
     uint8_t where;
@@ -10344,7 +10344,7 @@ typedef struct rlock__rules {
     size_t notes; /* bytes of theirs behind each ballot, which are 0 when a round begins */
 } rlock__rules;
 
-typedef struct rlock__council { /* one client of the quorum */
+typedef struct rlock__quorum { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
@@ -10355,17 +10355,17 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_stats *stats;
     int64_t timeout_ms, poll_ms;
     rlock__server *servers;
-    int count, need, spare; /* of them; a majority; how many may fail */
-    rlock__map map;         /* ballots by their tokens */
+    int count, need, may_fail; /* of them; a majority; how many may fail */
+    rlock__map map;            /* ballots by their tokens */
     rlock_link ballots, unused;
     uint32_t unused_count; /* kept for the next ones: no more than there are handles */
     rlock_link refused;    /* requests for which there is no ballot */
     rlock_timer timer;     /* answers those */
     uint64_t tokens;       /* given out: two addresses of one server are not two votes */
     rlock_info info;       /* of the question being answered */
-} rlock__council;
+} rlock__quorum;
 
-struct rlock__council;
+struct rlock__quorum;
 
 enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
@@ -10394,7 +10394,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
-    rlock__council *council;
+    rlock__quorum *quorum;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
     uint64_t token;
@@ -10409,13 +10409,13 @@ typedef struct rlock__ballot { /* one token, until no server has it */
 /* --- votes --- */
 
 static bool rlock__vote_stands(const rlock__vote *vote) {
-    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->council->client) <
+    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->quorum->client) <
                                             vote->sent_us + vote->lease_ms * 1000;
 }
 
 static int rlock__ballot_standing(const rlock__ballot *ballot) {
     int i, standing = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         standing += rlock__vote_stands(&ballot->votes[i]);
     }
     return standing;
@@ -10423,7 +10423,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 
 /* What is left of the lease that the majority gave. */
 RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
-    int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
+    int64_t age_us = rlock_client_now_us(ballot->quorum->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
 }
@@ -10444,7 +10444,7 @@ static void rlock__vote_recall(rlock__vote *vote) {
     vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE) {
         vote->has = vote->has == RLOCK__NOT_THERE ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
-        vote->spent = server->council->gives_back; /* no acquire leaves with a spent token */
+        vote->spent = server->quorum->gives_back; /* no acquire leaves with a spent token */
     }
     if (maybe && vote->request.op == RLOCK_OP_RENEW) {
         rlock__vote_comes_late(vote);
@@ -10462,7 +10462,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
         vote->spent = false;
         vote->cut_ms = 0;
         ask->store.note = 0;
-        ask->token = ++vote->server->council->tokens;
+        ask->token = ++vote->server->quorum->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
@@ -10477,7 +10477,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
-    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
@@ -10508,52 +10508,52 @@ static void rlock__vote_next(rlock__vote *vote) {
     if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
         op = RLOCK_OP_ACQUIRE;
         lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
-        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->council->client) ||
-            rlock__ballot_standing(ballot) < ballot->council->need) {
+        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->quorum->client) ||
+            rlock__ballot_standing(ballot) < ballot->quorum->need) {
             vote->word = RLOCK__NO;
             return;
         }
     }
-    ballot->council->rules->ask(vote, op, lease_ms);
+    ballot->quorum->rules->ask(vote, op, lease_ms);
 }
 
 /* --- ballots --- */
 
-static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
-    rlock__item *item = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+static rlock__ballot *rlock__ballot_of(const rlock__quorum *quorum, uint64_t token) {
+    rlock__item *item = rlock__map_find(&quorum->map, (const char *)&token, sizeof token);
     return item ? (rlock__ballot *)item->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
     rlock__list_remove(&ballot->link);
-    rlock_timer_drop(ballot->council->client, &ballot->timer);
+    rlock_timer_drop(ballot->quorum->client, &ballot->timer);
     rlock__dealloc(ballot);
 }
 
 /* Takes one out of those that are unused. */
-static rlock__ballot *rlock__ballot_spare(rlock__council *council) {
-    rlock__ballot *ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+static rlock__ballot *rlock__ballot_spare(rlock__quorum *quorum) {
+    rlock__ballot *ballot = RLOCK__OF(quorum->unused.next, rlock__ballot, link);
     rlock__list_remove(&ballot->link);
-    council->unused_count--;
+    quorum->unused_count--;
     return ballot;
 }
 
 /* Frees unused ballots until at most `keep` are left. */
-static void rlock__council_trim(rlock__council *council, uint32_t keep) {
-    while (council->unused_count > keep) {
-        rlock__ballot_free(rlock__ballot_spare(council));
+static void rlock__quorum_trim(rlock__quorum *quorum, uint32_t keep) {
+    while (quorum->unused_count > keep) {
+        rlock__ballot_free(rlock__ballot_spare(quorum));
     }
 }
 
 /* After each change: a ballot that nobody wants any more goes when no server has it; until then it
  * is seen to that each is asked again. */
 static void rlock__ballot_tend(rlock__ballot *ballot) {
-    rlock__council *council = ballot->council;
-    rlock_client *client = council->client;
+    rlock__quorum *quorum = ballot->quorum;
+    rlock_client *client = quorum->client;
     bool wanted = ballot->request || ballot->goal != RLOCK_OP_RELEASE;
     bool left = false, idle = false;
     int i;
-    for (i = 0; i < council->count; i++) {
+    for (i = 0; i < quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->has != RLOCK__NOT_THERE || vote->request.out) {
             left = true;
@@ -10563,18 +10563,18 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
             idle = true;
         }
     }
-    council->stats->cleaning -= ballot->cleaning;
+    quorum->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
-    council->stats->cleaning += ballot->cleaning;
+    quorum->stats->cleaning += ballot->cleaning;
     if (wanted) {
         return;
     }
     if (!left) {
         rlock_timer_set(client, &ballot->timer, -1);
-        rlock__map_remove(&council->map, &ballot->item);
+        rlock__map_remove(&quorum->map, &ballot->item);
         rlock__list_remove(&ballot->link);
-        rlock__list_append(&council->unused, &ballot->link);
-        council->unused_count++;
+        rlock__list_append(&quorum->unused, &ballot->link);
+        quorum->unused_count++;
     } else if (idle && !ballot->timer.index) {
         rlock_timer_set(client, &ballot->timer,
                         rlock_client_now_us(client) + rlock__clean_up_pause_us(ballot->longest_ms));
@@ -10584,7 +10584,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
 static void rlock__ballot_give_back(rlock__ballot *ballot) {
     int i;
     ballot->goal = RLOCK_OP_RELEASE;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
             rlock__vote_recall(vote); /* of those every server is to hear */
@@ -10617,37 +10617,37 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
 static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_ms) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         if (ballot->votes[i].word == RLOCK__YES) {
             since_us[count++] = ballot->votes[i].sent_us;
             *lease_ms = rlock__min(*lease_ms, ballot->votes[i].lease_ms);
         }
     }
-    RLOCK_ASSERT(count >= ballot->council->need);
-    return rlock__kth_largest(since_us, count, ballot->council->need);
+    RLOCK_ASSERT(count >= ballot->quorum->need);
+    return rlock__kth_largest(since_us, count, ballot->quorum->need);
 }
 
 /* When a majority can be free; -1 = nobody knows. */
 static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
     int64_t free_ms[RLOCK__SERVERS], left_ms;
-    int i, count = ballot->council->count;
+    int i, count = ballot->quorum->count;
     for (i = 0; i < count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
         free_ms[i] = known ? -vote->left_ms : -RLOCK__NEVER;
     }
-    left_ms = -rlock__kth_largest(free_ms, count, ballot->council->need);
+    left_ms = -rlock__kth_largest(free_ms, count, ballot->quorum->need);
     return left_ms == RLOCK__NEVER ? -1 : left_ms;
 }
 
 /* Of many faults the one to tell: one that time mends, unless too many want an operator. */
-static rlock_fault rlock__council_fault(const rlock__council *council, const int *faults) {
+static rlock_fault rlock__quorum_fault(const rlock__quorum *quorum, const int *faults) {
     static const rlock_fault order[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY, RLOCK_FAULT_DOWN,
                                         RLOCK_FAULT_TYPE,    RLOCK_FAULT_AUTH, RLOCK_FAULT_OTHER,
                                         RLOCK_FAULT_NOMEM};
     int lasting = faults[RLOCK_FAULT_TYPE] + faults[RLOCK_FAULT_AUTH] + faults[RLOCK_FAULT_OTHER] +
                   faults[RLOCK_FAULT_NOMEM];
-    int i = lasting > council->spare ? 3 : 0;
+    int i = lasting > quorum->may_fail ? 3 : 0;
     while (i < 6 && !faults[order[i]]) {
         i++;
     }
@@ -10658,8 +10658,8 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
                                 rlock_answer *answer) {
     int i;
     answer->outcome = RLOCK_OUTCOME_FAULT;
-    answer->fault = rlock__council_fault(ballot->council, faults);
-    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+    answer->fault = rlock__quorum_fault(ballot->quorum, faults);
+    for (i = 0; i < ballot->quorum->count && !answer->text; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
             answer->text = vote->server->text;
@@ -10669,10 +10669,10 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
 
 /* The answer to a question: held, if so many servers are, and as long as they are; 0 = free. */
 static void rlock__round_info(const rlock__ballot *ballot, int held) {
-    rlock_info *info = &ballot->council->info;
+    rlock_info *info = &ballot->quorum->info;
     int64_t left_ms[RLOCK__SERVERS];
     int i, count = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->word == RLOCK__YES) {
             left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
@@ -10691,12 +10691,12 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
 /* Whether enough has been said, and what it means. */
 static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
-    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
+    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
     bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
         words[word]++;
@@ -10712,11 +10712,11 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         }
     }
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
-        refused = *no > spare;
+        refused = *no > may_fail;
         possible = *open > 0;
-        done = *yes >= need || (!possible && *yes + *no > spare);
+        done = *yes >= need || (!possible && *yes + *no > may_fail);
     } else { /* of an acquire, faults that leave a majority do not hide that others are there */
-        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
+        refused = renew ? *no > may_fail : *no + *failed > may_fail && *failed <= may_fail;
         possible = *yes + *open >= need;
         done = *yes >= need;
     }
@@ -10724,9 +10724,10 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
         rlock__round_info(ballot, done ? need : 0);
-        answer->info = &ballot->council->info;
+        answer->info = &ballot->quorum->info;
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
-        bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
+        bool contested =
+            *yes || *no <= may_fail; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
         answer->told = !contested && told >= need;
@@ -10743,10 +10744,10 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.out) {
+    while (i < ballot->quorum->count && !ballot->votes[i].request.out) {
         i++;
     }
-    return i < ballot->council->count;
+    return i < ballot->quorum->count;
 }
 
 /* Whether nobody got a majority, or votes are given back, now or soon: news of that wakes all who
@@ -10761,7 +10762,7 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot)) ||
+    return ((mended || ballot->quorum->hears_itself) && rlock__ballot_strays(ballot)) ||
            (held && answer->left_ms == 0);
 }
 
@@ -10769,10 +10770,10 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
  * and the longer the more often, in which what is given back can become somebody's majority. News
  * of that to the waiter only marks its try, which is still out. */
 static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer) {
-    rlock_client *client = ballot->council->client;
+    rlock_client *client = ballot->quorum->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->council->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->quorum->poll_ms * 1000;
     RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
@@ -10790,18 +10791,18 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
 }
 
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
-    const rlock__council *council = ballot->council;
+    const rlock__quorum *quorum = ballot->quorum;
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
     rlock__ballot_tend(ballot);
-    council->events->answered(council->owner, request, answer);
+    quorum->events->answered(quorum->owner, request, answer);
 }
 
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
-    const rlock__rules *rules = ballot->council->rules;
+    const rlock__rules *rules = ballot->quorum->rules;
     rlock_answer answer;
     if (!request || ballot->paused || !rules->decided(ballot, &answer)) {
         rlock__ballot_tend(ballot);
@@ -10838,7 +10839,7 @@ static void rlock__round_begin(rlock__ballot *ballot) {
     uint8_t op = ballot->request->op;
     int i;
     RLOCK_ASSERT(ballot->request && !ballot->paused);
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
             rlock__vote_recall(vote);
@@ -10852,8 +10853,8 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
-    memset(ballot + 1, 0, ballot->council->rules->notes);
-    for (i = 0; i < ballot->council->count; i++) {
+    memset(ballot + 1, 0, ballot->quorum->rules->notes);
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
 }
@@ -10875,7 +10876,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     if (!ballot->request && ballot->goal == RLOCK_OP_ACQUIRE) { /* it was kept in vain */
         rlock__ballot_give_back(ballot);
     }
-    for (i = 0; i < ballot->council->count && !ballot->request; i++) {
+    for (i = 0; i < ballot->quorum->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
         if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
@@ -10884,18 +10885,18 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         }
     }
     if (ballot->request && ballot->goal == RLOCK_OP_RENEW) {
-        rlock_timer_set(ballot->council->client, timer,
-                        rlock_client_now_us(ballot->council->client) + RLOCK__WIN_BACK_US);
+        rlock_timer_set(ballot->quorum->client, timer,
+                        rlock_client_now_us(ballot->quorum->client) + RLOCK__WIN_BACK_US);
     }
     rlock__round_settle(ballot);
 }
 
 /* An unused one, or a new one. All that its release will need is there. */
-static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote), notes = council->rules->notes;
+static rlock__ballot *rlock__ballot_room(rlock__quorum *quorum, uint32_t key_len) {
+    size_t votes = (size_t)quorum->count * sizeof(rlock__vote), notes = quorum->rules->notes;
     rlock__ballot *ballot;
-    if (council->unused_count) {
-        ballot = rlock__ballot_spare(council);
+    if (quorum->unused_count) {
+        ballot = rlock__ballot_spare(quorum);
         if (ballot->room >= key_len) {
             return ballot;
         }
@@ -10904,44 +10905,44 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
     key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
     ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + notes + votes + key_len);
     if (!ballot ||
-        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock_timer_add(quorum->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
         rlock__dealloc(ballot);
         return NULL;
     }
-    ballot->council = council;
+    ballot->quorum = quorum;
     ballot->votes = (rlock__vote *)(void *)((char *)(ballot + 1) + notes);
     ballot->room = key_len;
     return ballot;
 }
 
-static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
-    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(quorum, request->key_len);
     bool question = request->op >= RLOCK_OP_INSPECT;
     char *key;
     int i;
     if (!ballot) {
         return NULL;
     }
-    key = (char *)(ballot->votes + council->count);
+    key = (char *)(ballot->votes + quorum->count);
     memcpy(key, request->key, request->key_len);
-    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
-    for (i = 0; i < council->count; i++) {
+    memset(ballot->votes, 0, (size_t)quorum->count * sizeof *ballot->votes);
+    for (i = 0; i < quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         vote->ballot = ballot;
-        vote->server = &council->servers[i];
+        vote->server = &quorum->servers[i];
         vote->request = *request;
         vote->request.key = key;
         memset(&vote->request.store, 0, sizeof vote->request.store);
         vote->request.out = false;
-        vote->request.token = ++council->tokens;
+        vote->request.token = ++quorum->tokens;
     }
     ballot->request = NULL;
-    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->token = question ? ~quorum->tokens : request->token; /* no claim's, no other's */
     ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
-    rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->item, ballot, (const char *)&ballot->token,
+    rlock__list_append(&quorum->ballots, &ballot->link);
+    rlock__map_add(&quorum->map, &ballot->item, ballot, (const char *)&ballot->token,
                    sizeof ballot->token);
     return ballot;
 }
@@ -10958,9 +10959,9 @@ static void rlock__server_says(rlock__server *server, const char *text) {
 }
 
 static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
-    const rlock__council *council = vote->server->council;
-    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(council->client),
-                              vote->ballot->longest_ms, council->timeout_ms);
+    const rlock__quorum *quorum = vote->server->quorum;
+    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(quorum->client),
+                              vote->ballot->longest_ms, quorum->timeout_ms);
 }
 
 /* Notes what a server says of a token. */
@@ -11013,7 +11014,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
 
 /* Notes what it means for the round, and for the next ones. */
 static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
-    const rlock__council *council = vote->server->council;
+    const rlock__quorum *quorum = vote->server->quorum;
     const rlock_request *request = &vote->request;
     rlock__ballot *ballot = vote->ballot;
     rlock__vote_note(vote, answer);
@@ -11023,10 +11024,10 @@ static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
     } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
         vote->refused = true;
-        vote->not_before_us = rlock_client_now_us(council->client) + RLOCK__WIN_BACK_US;
-        rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
-        if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
-            council->events->woken(council->owner, request->key, request->key_len);
+        vote->not_before_us = rlock_client_now_us(quorum->client) + RLOCK__WIN_BACK_US;
+        rlock_timer_set(quorum->client, &ballot->timer, vote->not_before_us);
+        if (!ballot->request && rlock__ballot_standing(ballot) < quorum->need) {
+            quorum->events->woken(quorum->owner, request->key, request->key_len);
         }
     }
 }
@@ -11035,7 +11036,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
                                    const rlock_answer *answer) {
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     request->out = false;
-    ((rlock__server *)owner)->council->rules->heard(vote, answer);
+    ((rlock__server *)owner)->quorum->rules->heard(vote, answer);
     rlock__vote_next(vote);
     rlock__round_settle(vote->ballot);
 }
@@ -11044,16 +11045,16 @@ static void rlock__server_answered(void *owner, rlock_request *request,
  * one, and make others. */
 static void rlock__server_each(rlock__server *server, const rlock_part *part,
                                void (*visit)(rlock__vote *vote)) {
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     rlock__vote *vote;
     rlock_link all;
     rlock__list_init(&all);
-    rlock__list_move(&all, &council->ballots);
+    rlock__list_move(&all, &quorum->ballots);
     while (!rlock__list_empty(&all)) {
         rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
         rlock__list_remove(&ballot->link);
-        rlock__list_append(&council->ballots, &ballot->link);
-        vote = &ballot->votes[server - council->servers];
+        rlock__list_append(&quorum->ballots, &ballot->link);
+        vote = &ballot->votes[server - quorum->servers];
         if (!part || part->has(part, vote->request.key, vote->request.key_len)) {
             visit(vote);
         }
@@ -11080,21 +11081,21 @@ static void rlock__vote_down(rlock__vote *vote) {
     rlock__round_settle(vote->ballot);
 }
 
-static int rlock__council_where(const rlock__council *council, int where) {
+static int rlock__quorum_where(const rlock__quorum *quorum, int where) {
     int i, count = 0;
-    for (i = 0; i < council->count; i++) {
-        count += council->servers[i].where == where;
+    for (i = 0; i < quorum->count; i++) {
+        count += quorum->servers[i].where == where;
     }
     return count;
 }
 
 static void rlock__server_up(void *owner, const rlock_part *part) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     server->where = RLOCK__SERVER_UP;
-    if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
-        council->up = true;
-        council->events->up(council->owner, NULL);
+    if (!quorum->up && rlock__quorum_where(quorum, RLOCK__SERVER_UP) >= quorum->need) {
+        quorum->up = true;
+        quorum->events->up(quorum->owner, NULL);
     }
     rlock__server_each(server, part, rlock__vote_up);
 }
@@ -11102,7 +11103,7 @@ static void rlock__server_up(void *owner, const rlock_part *part) {
 static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault fault,
                                const char *text) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
     uint8_t where = server->where;
     server->where = RLOCK__SERVER_DOWN;
@@ -11110,46 +11111,46 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
     rlock__server_says(server, text);
     rlock__server_each(server, part, rlock__vote_down);
     server->where = part ? where : server->where;
-    if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
-        council->stats->faults++;
+    if (rlock__quorum_where(quorum, RLOCK__SERVER_DOWN) <= quorum->may_fail) {
+        quorum->stats->faults++;
         return;
     }
-    for (i = 0; i < council->count; i++) {
-        if (council->servers[i].where == RLOCK__SERVER_DOWN) {
-            faults[council->servers[i].fault]++;
+    for (i = 0; i < quorum->count; i++) {
+        if (quorum->servers[i].where == RLOCK__SERVER_DOWN) {
+            faults[quorum->servers[i].fault]++;
         }
     }
-    council->up = false;
-    fault = rlock__council_fault(council, faults);
-    for (i = 0; server->fault != fault && i < council->count; i++) { /* the words of that fault */
-        if (council->servers[i].where == RLOCK__SERVER_DOWN && council->servers[i].fault == fault) {
-            server = &council->servers[i];
+    quorum->up = false;
+    fault = rlock__quorum_fault(quorum, faults);
+    for (i = 0; server->fault != fault && i < quorum->count; i++) { /* the words of that fault */
+        if (quorum->servers[i].where == RLOCK__SERVER_DOWN && quorum->servers[i].fault == fault) {
+            server = &quorum->servers[i];
         }
     }
-    council->events->down(council->owner, NULL, fault, server->text);
+    quorum->events->down(quorum->owner, NULL, fault, server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
 static void rlock__server_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     bool enough, on = (what & RLOCK_PUSH_CHANGES) && (!part || server->pushing);
     int i, count = 0;
     server->pushing = on;
-    for (i = 0; i < council->count; i++) {
-        count += council->servers[i].pushing;
+    for (i = 0; i < quorum->count; i++) {
+        count += quorum->servers[i].pushing;
     }
-    enough = count >= council->need;
-    if (enough ? on : council->pushing) {
-        council->pushing = enough;
-        council->events->pushing(council->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
+    enough = count >= quorum->need;
+    if (enough ? on : quorum->pushing) {
+        quorum->pushing = enough;
+        quorum->events->pushing(quorum->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
 static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
-    const rlock__council *council = ((rlock__server *)owner)->council;
-    council->events->woken(council->owner, key, key_len);
+    const rlock__quorum *quorum = ((rlock__server *)owner)->quorum;
+    quorum->events->woken(quorum->owner, key, key_len);
 }
 
 /* There is no line. */
@@ -11167,11 +11168,11 @@ static const rlock_store_events rlock__server_events = {
 /* --- the store --- */
 
 /* Answers what there is no ballot for: nobody has that token, or none could be made. */
-static void rlock__council_fire(rlock_timer *timer) {
-    rlock__council *council = RLOCK__OF(timer, rlock__council, timer);
+static void rlock__quorum_fire(rlock_timer *timer) {
+    rlock__quorum *quorum = RLOCK__OF(timer, rlock__quorum, timer);
     rlock_link refused;
     rlock__list_init(&refused);
-    rlock__list_move(&refused, &council->refused);
+    rlock__list_move(&refused, &quorum->refused);
     while (!rlock__list_empty(&refused)) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
@@ -11183,35 +11184,35 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.fault = RLOCK_FAULT_NOMEM;
         }
         rlock__list_remove(&request->store.link);
-        council->events->answered(council->owner, request, &answer);
+        quorum->events->answered(quorum->owner, request, &answer);
     }
 }
 
 static void rlock__quorum_submit(void *state, rlock_request *request) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
-    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(quorum, request->token);
     rlock_answer answer;
-    request->sent_us = rlock_client_now_us(council->client);
+    request->sent_us = rlock_client_now_us(quorum->client);
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
-        ballot = rlock__ballot_new(council, request);
+        ballot = rlock__ballot_new(quorum, request);
     }
     request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->store.link);
-        rlock_timer_set(council->client, &council->timer, request->sent_us);
+        rlock__list_append(&quorum->refused, &request->store.link);
+        rlock_timer_set(quorum->client, &quorum->timer, request->sent_us);
         return;
     }
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
-    if (council->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
-        rlock_timer_set(council->client, &ballot->timer, request->sent_us);
+    if (quorum->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
+        rlock_timer_set(quorum->client, &ballot->timer, request->sent_us);
     }
 }
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
@@ -11224,7 +11225,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
     }
-    for (i = 0; i < council->count; i++) {
+    for (i = 0; i < quorum->count; i++) {
         if (ballot->votes[i].has != RLOCK__NOT_THERE) {
             maybe = true;
         }
@@ -11234,21 +11235,21 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
 }
 
 static void rlock__quorum_track(void *state, const char *key, size_t len, bool on) {
-    const rlock__council *council = (const rlock__council *)state;
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
     int i;
-    for (i = 0; i < council->count; i++) {
-        council->servers[i].store->track(council->servers[i].state, key, len, on);
+    for (i = 0; i < quorum->count; i++) {
+        quorum->servers[i].store->track(quorum->servers[i].state, key, len, on);
     }
 }
 
 static void rlock__quorum_flush(void *state) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     rlock_stats stats;
     int i;
-    rlock_client_stats(council->client, &stats);
-    rlock__council_trim(council, (uint32_t)stats.handles);
-    for (i = 0; i < council->count; i++) {
-        council->servers[i].store->flush(council->servers[i].state);
+    rlock_client_stats(quorum->client, &stats);
+    rlock__quorum_trim(quorum, (uint32_t)stats.handles);
+    for (i = 0; i < quorum->count; i++) {
+        quorum->servers[i].store->flush(quorum->servers[i].state);
     }
 }
 
@@ -11263,14 +11264,14 @@ static const char *rlock__quorum_refuses(void *state, const char *key, size_t le
                      : NULL;
 }
 
-static void rlock__council_free(rlock__council *council) {
-    while (!rlock__list_empty(&council->ballots)) {
-        rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
+static void rlock__quorum_free(rlock__quorum *quorum) {
+    while (!rlock__list_empty(&quorum->ballots)) {
+        rlock__ballot_free(RLOCK__OF(quorum->ballots.next, rlock__ballot, link));
     }
-    rlock__council_trim(council, 0);
-    rlock_timer_drop(council->client, &council->timer);
-    rlock__dealloc(council->map.buckets);
-    rlock__dealloc(council);
+    rlock__quorum_trim(quorum, 0);
+    rlock_timer_drop(quorum->client, &quorum->timer);
+    rlock__dealloc(quorum->map.buckets);
+    rlock__dealloc(quorum);
 }
 
 /* Each server is sent the release of all that it may have. */
@@ -11282,38 +11283,38 @@ static void rlock__vote_last(rlock__vote *vote) {
 }
 
 static void rlock__quorum_close(void *state) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     int i;
-    for (i = 0; i < council->count; i++) {
-        rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count; i++) {
+        rlock__server *server = &quorum->servers[i];
         rlock__server_each(server, NULL, rlock__vote_last);
         server->store->close(server->state);
     }
-    rlock__council_free(council);
+    rlock__quorum_free(quorum);
 }
 
-static int rlock__council_open(rlock__council *council, const rlock__members *quorum,
-                               const rlock_config *config) {
+static int rlock__quorum_open_all(rlock__quorum *quorum, const rlock__members *members,
+                                  const rlock_config *config) {
     int status = RLOCK_OK, i;
-    for (i = 0; i < council->count && status == RLOCK_OK; i++) {
-        rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count && status == RLOCK_OK; i++) {
+        rlock__server *server = &quorum->servers[i];
         rlock_config one = *config;
         char line[RLOCK__LINE], *texts;
-        rlock__member_config(&quorum->servers[i], &one);
-        server->council = council;
+        rlock__member_config(&members->servers[i], &one);
+        server->quorum = quorum;
         status = rlock__url_resolve(&one, true, &texts, line);
         server->store = rlock__store_of(&one);
         if (status == RLOCK_OK) {
-            status = server->store->open(server->store, council->client, &one,
-                                         &rlock__server_events, server, &server->state);
+            status = server->store->open(server->store, quorum->client, &one, &rlock__server_events,
+                                         server, &server->state);
         } else if (status == RLOCK_ERR_ARG) {
-            rlock_client_log(council->client, RLOCK_LOG_ERROR, line, NULL);
+            rlock_client_log(quorum->client, RLOCK_LOG_ERROR, line, NULL);
         }
         rlock__dealloc(texts);
     }
-    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
+    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(quorum->client);
          i--) { /* all before the one that failed */
-        council->servers[i].store->close(council->servers[i].state);
+        quorum->servers[i].store->close(quorum->servers[i].state);
     }
     return status;
 }
@@ -11331,38 +11332,38 @@ static const rlock__rules rlock__majority = {rlock__vote_ask, rlock__vote_heard,
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
-    const rlock__members *quorum = (const rlock__members *)store->ctx;
-    size_t servers = (size_t)quorum->count * sizeof(rlock__server);
-    rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
+    const rlock__members *members = (const rlock__members *)store->ctx;
+    size_t servers = (size_t)members->count * sizeof(rlock__server);
+    rlock__quorum *quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + servers);
     int status;
-    if (!council || !rlock__map_init(&council->map) ||
-        rlock_timer_add(client, &council->timer, rlock__council_fire) != RLOCK_OK) {
-        rlock__dealloc(council ? council->map.buckets : NULL);
-        rlock__dealloc(council);
+    if (!quorum || !rlock__map_init(&quorum->map) ||
+        rlock_timer_add(client, &quorum->timer, rlock__quorum_fire) != RLOCK_OK) {
+        rlock__dealloc(quorum ? quorum->map.buckets : NULL);
+        rlock__dealloc(quorum);
         return RLOCK_ERR_NOMEM;
     }
-    council->client = client;
-    council->events = events;
-    council->owner = owner;
-    council->rules = &rlock__majority;
-    council->stats = rlock_client_counters(client);
-    council->timeout_ms = config->command_timeout_ms;
-    council->poll_ms = config->poll_ms;
-    council->servers = (rlock__server *)(void *)(council + 1);
-    council->gives_back = config->replicas > 0;
-    council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
-    council->count = quorum->count;
-    council->need = quorum->count / 2 + 1;
-    council->spare = quorum->count - council->need;
-    rlock__list_init(&council->ballots);
-    rlock__list_init(&council->unused);
-    rlock__list_init(&council->refused);
-    status = rlock__council_open(council, quorum, config);
+    quorum->client = client;
+    quorum->events = events;
+    quorum->owner = owner;
+    quorum->rules = &rlock__majority;
+    quorum->stats = rlock_client_counters(client);
+    quorum->timeout_ms = config->command_timeout_ms;
+    quorum->poll_ms = config->poll_ms;
+    quorum->servers = (rlock__server *)(void *)(quorum + 1);
+    quorum->gives_back = config->replicas > 0;
+    quorum->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
+    quorum->count = members->count;
+    quorum->need = members->count / 2 + 1;
+    quorum->may_fail = members->count - quorum->need;
+    rlock__list_init(&quorum->ballots);
+    rlock__list_init(&quorum->unused);
+    rlock__list_init(&quorum->refused);
+    status = rlock__quorum_open_all(quorum, members, config);
     if (status != RLOCK_OK) {
-        rlock__council_free(council);
+        rlock__quorum_free(quorum);
         return status;
     }
-    *state = council;
+    *state = quorum;
     return RLOCK_OK;
 }
 
@@ -11478,7 +11479,7 @@ static void rlock__both_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
 
 static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
     rlock__ballot *ballot = vote->ballot;
-    const rlock__council *council = ballot->council;
+    const rlock__quorum *quorum = ballot->quorum;
     const rlock_request *request = &vote->request;
     rlock__both *both = rlock__both_notes(ballot);
     rlock__range *range = &both->reserved[vote != ballot->votes];
@@ -11489,7 +11490,7 @@ static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
     } else if (release && both->kept && vote->has == RLOCK__NOT_THERE) {
         both->kept = false; /* another waiter of this client may want it */
-        council->events->woken(council->owner, request->key, request->key_len);
+        quorum->events->woken(quorum->owner, request->key, request->key_len);
     } else if (request->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES && request->fences) {
         range->fence = range->last && stood ? range->fence : answer->fence;
         range->last = answer->fence + (answer->fences ? answer->fences : request->fences) - 1u;
@@ -11561,16 +11562,16 @@ static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
  * whoever else wants both waits at the first and is not woken meanwhile. The waiter asks again
  * soon, or the first is given back. */
 static bool rlock__both_keeps(rlock__ballot *ballot, rlock_answer *answer) {
-    const rlock__council *council = ballot->council;
-    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
+    const rlock__quorum *quorum = ballot->quorum;
+    int64_t pause_ms = rlock__min(quorum->poll_ms, RLOCK__KEEP_MS);
     if (ballot->request->op != RLOCK_OP_ACQUIRE || answer->outcome != RLOCK_OUTCOME_HELD ||
         (ballot->request->flags & RLOCK_REQUEST_ONCE) || ballot->votes[0].word != RLOCK__YES) {
         return false;
     }
     rlock__both_notes(ballot)->kept = true;
     answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
-    rlock_timer_set(council->client, &ballot->timer,
-                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
+    rlock_timer_set(quorum->client, &ballot->timer,
+                    rlock_client_now_us(quorum->client) + 2 * RLOCK__KEEP_MS * 1000);
     return true;
 }
 
@@ -11580,11 +11581,11 @@ static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, 
 /* What one of them refuses, both do. */
 static const char *rlock__both_refuses(void *state, const char *key, size_t len,
                                        const rlock_terms *terms, bool fencing) {
-    const rlock__council *council = (const rlock__council *)state;
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
     const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
     int i;
-    for (i = 0; i < council->count && !words; i++) {
-        const rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count && !words; i++) {
+        const rlock__server *server = &quorum->servers[i];
         words = server->store->refuses
                     ? server->store->refuses(server->state, key, len, terms, fencing)
                     : NULL;
@@ -11597,7 +11598,7 @@ static int rlock__both_open(const rlock_store *store, rlock_client *client,
                             void *owner, void **state) {
     int status = rlock__quorum_open(store, client, config, events, owner, state);
     if (status == RLOCK_OK) { /* there is no ballot yet */
-        ((rlock__council *)*state)->rules = &rlock__of_both;
+        ((rlock__quorum *)*state)->rules = &rlock__of_both;
     }
     return status;
 }
@@ -11776,7 +11777,7 @@ typedef struct rlock__claim {
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
-    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
     bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;       /* granted, and the next waiter at the server was of this client */
@@ -11990,7 +11991,7 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
                                                                    : NULL;
 }
 
-/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+/* Returns the next claim of the gate in that phase, HOLDING or RELEASING; the first after NULL. */
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
@@ -12037,7 +12038,7 @@ static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
  * over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
-    bool busy = held || client->phases[RLOCK__LETTING_GO] || !rlock__list_empty(&client->questions);
+    bool busy = held || client->phases[RLOCK__RELEASING] || !rlock__list_empty(&client->questions);
     if (client->life == RLOCK__DRAINING && !held) {
         rlock__shutdown_begin(client, 0);
     }
@@ -12137,7 +12138,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
-    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
     if (!work) {
         return NULL;
     }
@@ -12387,7 +12388,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     if (claim->phase == RLOCK__HOLDING) {
         return rlock__min(due_us, claim->check_us);
     }
-    if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
+    if (claim->phase == RLOCK__RELEASING && rlock__handle_of(claim)) {
         op = rlock__following(claim->lock);
     }
     return op ? rlock__min(due_us, op->until_us) : due_us;
@@ -12904,7 +12905,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         if (claim->yields && claim->work) {
             return true;
         }
@@ -13130,8 +13131,8 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
-static void rlock__letting_go_arm(rlock__claim *claim) {
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+static void rlock__releasing_arm(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (!rlock__handle_of(claim)) {
         claim->until_us = RLOCK__NEVER; /* nobody waits for it */
     }
@@ -13145,7 +13146,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
     op->follows = false;
     rlock__op_event(op, status, text);
     if (lock->claim) {
-        rlock__letting_go_arm(lock->claim);
+        rlock__releasing_arm(lock->claim);
     }
 }
 
@@ -13162,7 +13163,7 @@ static void rlock__following_over(rlock *lock) {
 }
 
 /* True if each lease of this token is over, as far as that is known. */
-static bool rlock__letting_go_late(const rlock__claim *claim) {
+static bool rlock__releasing_late(const rlock__claim *claim) {
     return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
@@ -13175,19 +13176,19 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 }
 
 /* Plans one more release. */
-static void rlock__letting_go_again(rlock__claim *claim) {
+static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    if (claim->joined && rlock__letting_go_late(claim)) { /* only its position is left */
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->exists);
+    if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
     claim->next_us = client->now_us + rlock__clean_up_pause_us(lease_ms);
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
 }
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
-static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
+static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
     rlock_request *request =
         rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
     if (request) {
@@ -13198,7 +13199,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
         claim->over_us = 0; /* a server that is not asked does not count */
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
 }
 
@@ -13216,30 +13217,30 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->joined = !held && rlock__queued(claim->lock->gate);
     claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
-    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__claim_phase(claim, RLOCK__RELEASING);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
-    rlock__letting_go_ask(claim, follower ? follower->token : 0);
+    rlock__releasing_ask(claim, follower ? follower->token : 0);
     if (follower) {
         rlock__claim_attempt(follower, true);
     }
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
-static void rlock__letting_go_up(rlock__claim *claim) {
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+static void rlock__releasing_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (!claim->work) {
         claim->next_us = RLOCK__NEVER;
-        rlock__letting_go_arm(claim);
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_arm(claim);
+        rlock__releasing_ask(claim, 0);
     }
 }
 
-static void rlock__letting_go_fire(rlock__claim *claim) {
+static void rlock__releasing_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
         rlock__following_over(lock);
     }
@@ -13254,22 +13255,22 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_ask(claim, 0);
     }
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
 }
 
 /* The token is not there now; `gone`: and never again. */
-static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
+static void rlock__releasing_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->work);
     gate->references++;
     if (gone) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
@@ -13282,8 +13283,8 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
     rlock__gate_unref(gate);
 }
 
-static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
-                                       const rlock_answer *answer) {
+static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *request,
+                                      const rlock_answer *answer) {
     rlock_client *client = claim->lock->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
@@ -13312,14 +13313,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
             client->stats.released++;
         }
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, request->sent_us, gone);
+        rlock__releasing_done(claim, request->sent_us, gone);
     } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
-        rlock__letting_go_done(claim, request->sent_us, true);
+        rlock__releasing_done(claim, request->sent_us, true);
     } else {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, answer->fault, answer->text, false);
         }
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
 }
 
@@ -13839,7 +13840,7 @@ static void rlock__claims_fire(rlock_timer *timer) {
         } else if (claim->phase == RLOCK__HOLDING) {
             rlock__holding_fire(claim);
         } else {
-            rlock__letting_go_fire(claim);
+            rlock__releasing_fire(claim);
         }
     }
     rlock__due_wait(client);
@@ -14365,7 +14366,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
     } else {
-        rlock__letting_go_answered(claim, request, answer);
+        rlock__releasing_answered(claim, request, answer);
     }
     rlock__work_put((rlock_client *)owner, work);
 }
@@ -14398,8 +14399,8 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     rlock__claim *claim = NULL, *next;
     (void)with;
     gate->references++;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        rlock__letting_go_up(claim);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
+        rlock__releasing_up(claim);
     }
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
@@ -14442,7 +14443,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
+    while ((other = rlock__claim_next(gate, other, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(other)) {
             rlock__lock_note(other->lock, why->fault, why->text, false);
         }
@@ -14677,7 +14678,7 @@ static void rlock__claim_abandon(rlock__claim *claim) {
                       untold ? RLOCK_ERR_CLOSED : RLOCK_OK);
         rlock__claim_let_go(claim);
     } else {
-        rlock__letting_go_arm(claim); /* no acquire follows it any more */
+        rlock__releasing_arm(claim); /* no acquire follows it any more */
     }
 }
 
@@ -14685,9 +14686,9 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
@@ -14797,7 +14798,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL, *held = NULL;
     const bool *drains = (const bool *)with;
     gate->references++;
-    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
             rlock__following_end(leaves->lock, RLOCK_ERR_CLOSED, NULL);
         }
@@ -14816,9 +14817,9 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
 static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
-    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         leaves->until_us = gate->client->now_us;
-        rlock__letting_go_fire(leaves);
+        rlock__releasing_fire(leaves);
     }
 }
 
@@ -14997,7 +14998,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
     out->waiting = client->phases[RLOCK__ATTEMPTING];
-    out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
+    out->cleaning += client->phases[RLOCK__RELEASING]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && client->life != RLOCK__CLOSED;
     out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;
@@ -15348,7 +15349,7 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
     op->lease_ms = lease_ms;
     op->until_us = until_us;
     if (lock->claim) {
-        rlock__letting_go_arm(lock->claim);
+        rlock__releasing_arm(lock->claim);
     }
     return RLOCK_OK;
 }
@@ -15632,4 +15633,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 9120d85553017cd1 */
+/* tools/join makes this file of src/: edit that. Digest of all above: e46857e5e37b4c9d */

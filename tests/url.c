@@ -813,7 +813,7 @@ static int client_of_a_quorum(const rlock_config *servers, int count, rlock_stor
 static void servers_of_a_quorum_take_urls(void **state) {
     char url[] = "redis://user:pw@127.0.0.1:7001/3";
     rlock_config servers[3] = {config_of(url), config_of("unix:///tmp/s?db=2"), config_of(NULL)};
-    const rlock__council *council;
+    const rlock__quorum *quorum;
     const rlock__redis *one, *two, *three;
     rlock_store *store = NULL;
     rlock_client *client = NULL;
@@ -824,10 +824,10 @@ static void servers_of_a_quorum_take_urls(void **state) {
     servers[0] = config_of(NULL);
     servers[0].store = store;
     SAME(rlock_client_new(&client, &servers[0]), RLOCK_OK);
-    council = (const rlock__council *)client->store_state;
-    one = (const rlock__redis *)council->servers[0].state;
-    two = (const rlock__redis *)council->servers[1].state;
-    three = (const rlock__redis *)council->servers[2].state;
+    quorum = (const rlock__quorum *)client->store_state;
+    one = (const rlock__redis *)quorum->servers[0].state;
+    two = (const rlock__redis *)quorum->servers[1].state;
+    three = (const rlock__redis *)quorum->servers[2].state;
     assert_string_equal(one->place.host, "127.0.0.1");
     SAME(one->place.port, 7001);
     assert_string_equal(one->username, "user");

@@ -604,8 +604,8 @@ static void hears(void *owner, rlock_request *request, const rlock_answer *answe
 
 /* As its contract says of every store. */
 static void release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
-    rlock__council *council = (rlock__council *)g.client->store_state;
-    const rlock_store_events *events = council->events;
+    rlock__quorum *quorum = (rlock__quorum *)g.client->store_state;
+    const rlock_store_events *events = quorum->events;
     rlock_store_events mine = *events;
     rlock_request request;
     (void)state;
@@ -616,11 +616,11 @@ static void release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
     request.key_len = 3;
     request.token = 77;
     mine.answered = hears;
-    council->events = &mine;
-    g.store->submit(council, &request);
+    quorum->events = &mine;
+    g.store->submit(quorum, &request);
     SAME(heard.sure, false); /* not inside the call */
     virtual_idle(&g.loop);
-    council->events = events;
+    quorum->events = events;
     SAME(heard.outcome, RLOCK_OUTCOME_GONE);
     SAME(heard.sure, true);
     SAME(asked(RLOCK_OP_RELEASE), 0);

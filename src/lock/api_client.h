@@ -142,7 +142,7 @@ static void rlock__claim_abandon(rlock__claim *claim) {
                       untold ? RLOCK_ERR_CLOSED : RLOCK_OK);
         rlock__claim_let_go(claim);
     } else {
-        rlock__letting_go_arm(claim); /* no acquire follows it any more */
+        rlock__releasing_arm(claim); /* no acquire follows it any more */
     }
 }
 
@@ -150,9 +150,9 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock__claim *claim = NULL;
     (void)with;
     gate->references++;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         rlock__claim_recall(claim); /* a release that is out may not have been understood */
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_ask(claim, 0);
     }
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
@@ -262,7 +262,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL, *held = NULL;
     const bool *drains = (const bool *)with;
     gate->references++;
-    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
             rlock__following_end(leaves->lock, RLOCK_ERR_CLOSED, NULL);
         }
@@ -281,9 +281,9 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
 static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
-    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__LETTING_GO)) != NULL) {
+    while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         leaves->until_us = gate->client->now_us;
-        rlock__letting_go_fire(leaves);
+        rlock__releasing_fire(leaves);
     }
 }
 
@@ -462,7 +462,7 @@ void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     *out = client->stats;
     out->held = client->phases[RLOCK__HOLDING];
     out->waiting = client->phases[RLOCK__ATTEMPTING];
-    out->cleaning += client->phases[RLOCK__LETTING_GO]; /* beside those of the store */
+    out->cleaning += client->phases[RLOCK__RELEASING]; /* beside those of the store */
     out->handles = client->handles;
     out->up = client->up && client->life != RLOCK__CLOSED;
     out->pushing = client->pushing != 0 && client->life != RLOCK__CLOSED;

@@ -365,7 +365,7 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
     op->lease_ms = lease_ms;
     op->until_us = until_us;
     if (lock->claim) {
-        rlock__letting_go_arm(lock->claim);
+        rlock__releasing_arm(lock->claim);
     }
     return RLOCK_OK;
 }

@@ -93,7 +93,7 @@ typedef struct rlock__claim {
     rlock *lock;         /* for which it was made, or to which it was handed over */
     rlock__work *work;   /* with the store, or NULL */
     uint16_t handovers;  /* how many local hand-overs may follow */
-    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__LETTING_GO */
+    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
     bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
     bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;       /* granted, and the next waiter at the server was of this client */
@@ -307,7 +307,7 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
                                                                    : NULL;
 }
 
-/* Returns the next claim of the gate in that phase, HOLDING or LETTING_GO; the first after NULL. */
+/* Returns the next claim of the gate in that phase, HOLDING or RELEASING; the first after NULL. */
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
@@ -354,7 +354,7 @@ static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
  * over (status is an error). */
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
-    bool busy = held || client->phases[RLOCK__LETTING_GO] || !rlock__list_empty(&client->questions);
+    bool busy = held || client->phases[RLOCK__RELEASING] || !rlock__list_empty(&client->questions);
     if (client->life == RLOCK__DRAINING && !held) {
         rlock__shutdown_begin(client, 0);
     }
@@ -454,7 +454,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(!claim->work);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
-    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__LETTING_GO));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
     if (!work) {
         return NULL;
     }

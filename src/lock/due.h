@@ -53,7 +53,7 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
     if (claim->phase == RLOCK__HOLDING) {
         return rlock__min(due_us, claim->check_us);
     }
-    if (claim->phase == RLOCK__LETTING_GO && rlock__handle_of(claim)) {
+    if (claim->phase == RLOCK__RELEASING && rlock__handle_of(claim)) {
         op = rlock__following(claim->lock);
     }
     return op ? rlock__min(due_us, op->until_us) : due_us;

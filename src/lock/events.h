@@ -34,7 +34,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
     } else {
-        rlock__letting_go_answered(claim, request, answer);
+        rlock__releasing_answered(claim, request, answer);
     }
     rlock__work_put((rlock_client *)owner, work);
 }
@@ -67,8 +67,8 @@ static void rlock__gate_up(rlock__gate *gate, const void *with) {
     rlock__claim *claim = NULL, *next;
     (void)with;
     gate->references++;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
-        rlock__letting_go_up(claim);
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
+        rlock__releasing_up(claim);
     }
     while ((claim = rlock__claim_next(gate, claim, RLOCK__HOLDING)) != NULL) {
         rlock__holding_up(claim);
@@ -111,7 +111,7 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
             rlock__acquire_end(claim, verdict);
         }
     }
-    while ((other = rlock__claim_next(gate, other, RLOCK__LETTING_GO)) != NULL) {
+    while ((other = rlock__claim_next(gate, other, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(other)) {
             rlock__lock_note(other->lock, why->fault, why->text, false);
         }

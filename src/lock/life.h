@@ -59,8 +59,8 @@ static rlock__claim *rlock__follower(const rlock__claim *held) {
     return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
 }
 
-static void rlock__letting_go_arm(rlock__claim *claim) {
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+static void rlock__releasing_arm(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (!rlock__handle_of(claim)) {
         claim->until_us = RLOCK__NEVER; /* nobody waits for it */
     }
@@ -74,7 +74,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
     op->follows = false;
     rlock__op_event(op, status, text);
     if (lock->claim) {
-        rlock__letting_go_arm(lock->claim);
+        rlock__releasing_arm(lock->claim);
     }
 }
 
@@ -91,7 +91,7 @@ static void rlock__following_over(rlock *lock) {
 }
 
 /* True if each lease of this token is over, as far as that is known. */
-static bool rlock__letting_go_late(const rlock__claim *claim) {
+static bool rlock__releasing_late(const rlock__claim *claim) {
     return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
@@ -104,19 +104,19 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 }
 
 /* Plans one more release. */
-static void rlock__letting_go_again(rlock__claim *claim) {
+static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && claim->exists);
-    if (claim->joined && rlock__letting_go_late(claim)) { /* only its position is left */
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->exists);
+    if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
     claim->next_us = client->now_us + rlock__clean_up_pause_us(lease_ms);
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
 }
 
 /* Submits a release; `next` is the waiter whose acquire follows it. */
-static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
+static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
     rlock_request *request =
         rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
     if (request) {
@@ -127,7 +127,7 @@ static void rlock__letting_go_ask(rlock__claim *claim, uint64_t next) {
             rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
         }
         claim->over_us = 0; /* a server that is not asked does not count */
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
 }
 
@@ -145,30 +145,30 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     claim->joined = !held && rlock__queued(claim->lock->gate);
     claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
-    rlock__claim_phase(claim, RLOCK__LETTING_GO);
+    rlock__claim_phase(claim, RLOCK__RELEASING);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
     follower = held ? rlock__follower(claim) : NULL;
-    rlock__letting_go_ask(claim, follower ? follower->token : 0);
+    rlock__releasing_ask(claim, follower ? follower->token : 0);
     if (follower) {
         rlock__claim_attempt(follower, true);
     }
 }
 
 /* The connection is back: cleans up before any attempt for the key. */
-static void rlock__letting_go_up(rlock__claim *claim) {
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+static void rlock__releasing_up(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (!claim->work) {
         claim->next_us = RLOCK__NEVER;
-        rlock__letting_go_arm(claim);
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_arm(claim);
+        rlock__releasing_ask(claim, 0);
     }
 }
 
-static void rlock__letting_go_fire(rlock__claim *claim) {
+static void rlock__releasing_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
         rlock__following_over(lock);
     }
@@ -183,22 +183,22 @@ static void rlock__letting_go_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        rlock__letting_go_ask(claim, 0);
+        rlock__releasing_ask(claim, 0);
     }
-    rlock__letting_go_arm(claim);
+    rlock__releasing_arm(claim);
 }
 
 /* The token is not there now; `gone`: and never again. */
-static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool gone) {
+static void rlock__releasing_done(rlock__claim *claim, int64_t sent_us, bool gone) {
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__LETTING_GO && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->work);
     gate->references++;
     if (gone) {
         rlock__claim_gone(claim);
     } else {
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
     if (yields) { /* others were kept waiting: a push to them, and their attempt, come first */
         rlock__gate_give_way(gate, trip_us > 0 ? 2 * trip_us : 0); /* 0: sent in this dispatch */
@@ -211,8 +211,8 @@ static void rlock__letting_go_done(rlock__claim *claim, int64_t sent_us, bool go
     rlock__gate_unref(gate);
 }
 
-static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request *request,
-                                       const rlock_answer *answer) {
+static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *request,
+                                      const rlock_answer *answer) {
     rlock_client *client = claim->lock->gate->client;
     int verdict = RLOCK_ERR_NOT_HELD;
     rlock_reason reason =
@@ -241,14 +241,14 @@ static void rlock__letting_go_answered(rlock__claim *claim, const rlock_request 
             client->stats.released++;
         }
         rlock__claim_part(claim, RLOCK_RELEASED, verdict, reason);
-        rlock__letting_go_done(claim, request->sent_us, gone);
+        rlock__releasing_done(claim, request->sent_us, gone);
     } else if (gone && !rlock__handle_of(claim)) { /* its lease is over, whatever was said */
-        rlock__letting_go_done(claim, request->sent_us, true);
+        rlock__releasing_done(claim, request->sent_us, true);
     } else {
         if (rlock__handle_of(claim)) {
             rlock__lock_note(claim->lock, answer->fault, answer->text, false);
         }
-        rlock__letting_go_again(claim);
+        rlock__releasing_again(claim);
     }
 }
 
@@ -768,7 +768,7 @@ static void rlock__claims_fire(rlock_timer *timer) {
         } else if (claim->phase == RLOCK__HOLDING) {
             rlock__holding_fire(claim);
         } else {
-            rlock__letting_go_fire(claim);
+            rlock__releasing_fire(claim);
         }
     }
     rlock__due_wait(client);

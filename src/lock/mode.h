@@ -68,7 +68,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
-    while ((claim = rlock__claim_next(gate, claim, RLOCK__LETTING_GO)) != NULL) {
+    while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         if (claim->yields && claim->work) {
             return true;
         }

@@ -40,7 +40,7 @@ enum {
 typedef void rlock__deliverer(rlock__ready *ready, char **words);
 
 /* What a claim (see >>claim) does with the server. */
-enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__LETTING_GO, RLOCK__PHASES };
+enum { RLOCK__ATTEMPTING, RLOCK__HOLDING, RLOCK__RELEASING, RLOCK__PHASES };
 
 /* Those who wait at one gate. */
 typedef struct rlock__waiters {
@@ -213,7 +213,7 @@ static void rlock__arm(rlock_client *client) {
  * has again: the one place that says what idle means. */
 static void rlock__rest(rlock_client *client) {
     bool idle = !client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING] &&
-                !client->phases[RLOCK__LETTING_GO] && !client->stats.cleaning && !client->plans &&
+                !client->phases[RLOCK__RELEASING] && !client->stats.cleaning && !client->plans &&
                 rlock__list_empty(&client->questions) && rlock__list_empty(&client->ready) &&
                 rlock__list_empty(&client->batch);
     if (idle != client->idle) {

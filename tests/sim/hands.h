@@ -298,7 +298,7 @@ static inline bool oracle_granted_aside(const struct token *one, const struct to
 
 /* Two holds at one time: only if a rule of the world was broken, and then the fences tell. */
 static inline void oracle_overlap(struct hand *one, struct hand *other) {
-    if (oracle.council) {
+    if (oracle.quorum) {
         quorum_overlap(one, other);
         return;
     }
@@ -395,7 +395,7 @@ static inline bool oracle_waits(const struct slot *slot, const struct actor *act
 /* Whether this client, which waits, does not ask now when the key changes. */
 static inline bool oracle_pauses(const struct slot *slot, const struct actor *actor) {
     int i;
-    for (i = 0; i < oracle.hand_count && oracle.council; i++) {
+    for (i = 0; i < oracle.hand_count && oracle.quorum; i++) {
         const struct hand *hand = &oracle.hands[i];
         if (hand->actor == actor && hand_waits_for(hand, slot) && quorum_pauses(hand)) {
             return true;
@@ -406,7 +406,7 @@ static inline bool oracle_pauses(const struct slot *slot, const struct actor *ac
 
 /* Whether this client hears of it when a key changes. */
 static inline bool oracle_hears(const struct actor *actor) {
-    if (oracle.council) {
+    if (oracle.quorum) {
         return quorum_hears(actor);
     }
     return !actor->server->proxied &&
@@ -438,7 +438,7 @@ static inline bool oracle_out_of_quarantine(const struct slot *slot, const struc
     const void *state = actor->client->store_state;
     const rlock__cluster *cluster = (const rlock__cluster *)state;
     uint32_t i;
-    if (oracle.quarantine_ms == 0 || oracle.council) { /* quorum_pauses knows of the latter */
+    if (oracle.quarantine_ms == 0 || oracle.quorum) { /* quorum_pauses knows of the latter */
         return true;
     }
     for (i = 0; sim.cluster.on && i < cluster->node_count; i++) {
@@ -643,7 +643,7 @@ static inline void oracle_granted(struct hand *hand, const rlock_event *event) {
     oracle_follows(hand);
     oracle_stepped_down(hand);
     seen.granted[hand->kind]++;
-    seen.votes_granted += oracle.council;
+    seen.votes_granted += oracle.quorum;
     seen.sets += hand->slot_count > 1;
 }
 
@@ -896,7 +896,7 @@ static inline void oracle_round(void) {
         if (hand->holds && !hand->gone && !hand->actor->gone) {
             oracle_deadline(hand);
             if (rlock_is_held(hand->lock)) {
-                if (oracle.council) {
+                if (oracle.quorum) {
                     quorum_backed(hand);
                 }
                 oracle_backed_by_all(hand);
@@ -1060,7 +1060,7 @@ static inline void oracle_commands(int64_t elapsed_us) {
             rate += oracle.hands[k].actor == actor && slot_queued(oracle.hands[k].slot) ? 41 : 0;
         }
         rlock_stats stats;
-        if (oracle.council) { /* each server is asked, and more than once if votes are split */
+        if (oracle.quorum) { /* each server is asked, and more than once if votes are split */
             rate *= 3 * sim.server_count;
             changes *= 3 * sim.server_count;
         }
@@ -1094,7 +1094,7 @@ static inline void oracle_begin(void) {
     oracle.question_count = 0;
     oracle.calls = 0;
     oracle.stranger = oracle.settled = oracle.quiet = oracle.keeping = oracle.blind = false;
-    oracle.deceived = oracle.refusing = oracle.council = oracle.moved = oracle.set_back = false;
+    oracle.deceived = oracle.refusing = oracle.quorum = oracle.moved = oracle.set_back = false;
     oracle.forgot_us = oracle.named_us = oracle.fault_us = 0;
     oracle.quarantine_ms = oracle.lawless_us = 0;
     oracle.replicas = 0;

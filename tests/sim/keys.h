@@ -211,7 +211,7 @@ static struct {
     bool keeping;   /* holds are kept until their clients go */
     bool blind;     /* the locks are in a store that cannot be read from outside */
     bool deceived;  /* servers lie: holds may overlap, and fences fall */
-    bool council;   /* the servers are one quorum */
+    bool quorum;    /* the servers are one quorum */
     bool set_back; /* a server's clock was: where a fence counter is lost, it carries on no order */
     bool moved; /* the primary changed, or a replica is asked: an answer may be another machine's */
     int64_t
@@ -302,7 +302,7 @@ static inline void slot_forgets(struct slot *slot) {
     if (end_us > sim.now_us && !token->theirs) {
         token->forgot_us = end_us > token->forgot_us ? end_us : token->forgot_us;
         oracle.forgot_us = sim.now_us;
-        seen.votes_lost += oracle.council;
+        seen.votes_lost += oracle.quorum;
     }
 }
 
@@ -551,7 +551,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
         slot->there = text[0] ? oracle_token(text) : NULL;
         slot->since_us = sim.now_us;
         if (slot->there != NULL) {
-            seen.votes_back += oracle.council && by != NULL && slot->there->order != 0;
+            seen.votes_back += oracle.quorum && by != NULL && slot->there->order != 0;
             slot->there->order = ++oracle.orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
@@ -1129,7 +1129,7 @@ static inline void aside_counted(struct slot *slot, const struct sim_line *by) {
 
 /* The token of a handle's claim, as the servers have it. */
 static inline void hand_text(const struct hand *hand, char text[64]) {
-    snprintf(text, 64, "%.36s:%s%llu", hand->actor->id, oracle.council ? "all " : "",
+    snprintf(text, 64, "%.36s:%s%llu", hand->actor->id, oracle.quorum ? "all " : "",
              (unsigned long long)hand->lock->claim->token);
 }
 

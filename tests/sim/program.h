@@ -1720,7 +1720,7 @@ static inline void draw_server(struct sim_server *server) {
 /* A client and its handles. */
 static inline void draw_actor(struct sim_process *process, struct sim_server *server,
                               rlock_wire wire, int hands) {
-    int order = oracle.council ? (int)draw(QUORUM_ORDERS) : 0, h;
+    int order = oracle.quorum ? (int)draw(QUORUM_ORDERS) : 0, h;
     struct actor *actor;
     struct sim_dice dice;
     rlock_config config;
@@ -1863,13 +1863,13 @@ static inline void draw_cluster(void) {
 }
 
 /* All servers are one quorum. Its keys have a slot a server, and one for the handles. */
-static inline void draw_council(void) {
+static inline void draw_quorum(void) {
     int clients = (int)(1 + draw(2)), hands = (int)(1 + draw(4));
     int keys = sim.server_count * QUORUM_KEYS <= SIM_SLOTS ? (int)(1 + draw(QUORUM_KEYS)) : 1;
     rlock_wire wire = draw_one_in(4) ? RLOCK_WIRE_REDISSON : RLOCK_WIRE_STRING;
     int p, k, i;
     seen.quorums++;
-    oracle.council = oracle.blind = true;
+    oracle.quorum = oracle.blind = true;
     for (p = 0; p < sim.server_count; p++) {
         draw_server(&sim.servers[p]);
     }
@@ -1983,7 +1983,7 @@ static inline void program_draw(uint64_t seed, const uint8_t *tape, size_t size)
     program.weather = sim.weather;
     draw_clocks();
     if (program.votes) {
-        draw_council();
+        draw_quorum();
     } else if (program.deployed) {
         draw_deployment();
     } else if (program.clustered) {

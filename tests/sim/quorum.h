@@ -35,8 +35,8 @@ static inline struct slot *quorum_slot(const struct slot *slot, int server) {
 }
 
 static inline const rlock__ballot *quorum_ballot(const struct hand *hand) {
-    const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
-    const rlock__ballot *ballot = rlock__ballot_of(council, hand->lock->claim->token);
+    const rlock__quorum *state = (const rlock__quorum *)hand->actor->client->store_state;
+    const rlock__ballot *ballot = rlock__ballot_of(state, hand->lock->claim->token);
     if (ballot == NULL) {
         sim_failed("hand %d holds, and there is no ballot", hand->number);
     }
@@ -148,9 +148,9 @@ static inline bool quorum_guarded(const struct hand *hand) {
 /* Whether this handle's last try split the votes, or met votes that were split: it asks again after
  * a pause, which is the longer the more often that happens, and no news ends it. */
 static inline bool quorum_pauses(const struct hand *hand) {
-    const rlock__council *council = (const rlock__council *)hand->actor->client->store_state;
+    const rlock__quorum *state = (const rlock__quorum *)hand->actor->client->store_state;
     const rlock__claim *claim = hand->lock->claim;
-    const rlock__ballot *ballot = claim ? rlock__ballot_of(council, claim->token) : NULL;
+    const rlock__ballot *ballot = claim ? rlock__ballot_of(state, claim->token) : NULL;
     return (ballot && ballot->paused) || quorum_guarded(hand);
 }
 

@@ -66,7 +66,7 @@ static inline struct hand *written_hand(struct actor *actor, struct slot *slot, 
     rlock_options options;
     memset(&options, 0, sizeof options);
     options.kind = kind;
-    options.fencing = !oracle.council;
+    options.fencing = !oracle.quorum;
     return hand_new(actor, slot, options);
 }
 
@@ -133,7 +133,7 @@ static inline void a_key_that_is_free_at_each_look_is_taken(void) {
     struct hand *hand;
     int i, k;
     written_begin(3, 1);
-    program.votes = oracle.council = oracle.blind = oracle.quiet = true;
+    program.votes = oracle.quorum = oracle.blind = oracle.quiet = true;
     for (i = 0; i < 3; i++) {
         slot_new(&sim.servers[i], "a");
     }

@@ -103,7 +103,7 @@ static void rlock__both_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
 
 static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
     rlock__ballot *ballot = vote->ballot;
-    const rlock__council *council = ballot->council;
+    const rlock__quorum *quorum = ballot->quorum;
     const rlock_request *request = &vote->request;
     rlock__both *both = rlock__both_notes(ballot);
     rlock__range *range = &both->reserved[vote != ballot->votes];
@@ -114,7 +114,7 @@ static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = RLOCK__FAILED;
     } else if (release && both->kept && vote->has == RLOCK__NOT_THERE) {
         both->kept = false; /* another waiter of this client may want it */
-        council->events->woken(council->owner, request->key, request->key_len);
+        quorum->events->woken(quorum->owner, request->key, request->key_len);
     } else if (request->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES && request->fences) {
         range->fence = range->last && stood ? range->fence : answer->fence;
         range->last = answer->fence + (answer->fences ? answer->fences : request->fences) - 1u;
@@ -186,16 +186,16 @@ static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
  * whoever else wants both waits at the first and is not woken meanwhile. The waiter asks again
  * soon, or the first is given back. */
 static bool rlock__both_keeps(rlock__ballot *ballot, rlock_answer *answer) {
-    const rlock__council *council = ballot->council;
-    int64_t pause_ms = rlock__min(council->poll_ms, RLOCK__KEEP_MS);
+    const rlock__quorum *quorum = ballot->quorum;
+    int64_t pause_ms = rlock__min(quorum->poll_ms, RLOCK__KEEP_MS);
     if (ballot->request->op != RLOCK_OP_ACQUIRE || answer->outcome != RLOCK_OUTCOME_HELD ||
         (ballot->request->flags & RLOCK_REQUEST_ONCE) || ballot->votes[0].word != RLOCK__YES) {
         return false;
     }
     rlock__both_notes(ballot)->kept = true;
     answer->left_ms = answer->left_ms < 0 ? pause_ms : rlock__min(answer->left_ms, pause_ms);
-    rlock_timer_set(council->client, &ballot->timer,
-                    rlock_client_now_us(council->client) + 2 * RLOCK__KEEP_MS * 1000);
+    rlock_timer_set(quorum->client, &ballot->timer,
+                    rlock_client_now_us(quorum->client) + 2 * RLOCK__KEEP_MS * 1000);
     return true;
 }
 
@@ -205,11 +205,11 @@ static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, 
 /* What one of them refuses, both do. */
 static const char *rlock__both_refuses(void *state, const char *key, size_t len,
                                        const rlock_terms *terms, bool fencing) {
-    const rlock__council *council = (const rlock__council *)state;
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
     const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
     int i;
-    for (i = 0; i < council->count && !words; i++) {
-        const rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count && !words; i++) {
+        const rlock__server *server = &quorum->servers[i];
         words = server->store->refuses
                     ? server->store->refuses(server->state, key, len, terms, fencing)
                     : NULL;
@@ -222,7 +222,7 @@ static int rlock__both_open(const rlock_store *store, rlock_client *client,
                             void *owner, void **state) {
     int status = rlock__quorum_open(store, client, config, events, owner, state);
     if (status == RLOCK_OK) { /* there is no ballot yet */
-        ((rlock__council *)*state)->rules = &rlock__of_both;
+        ((rlock__quorum *)*state)->rules = &rlock__of_both;
     }
     return status;
 }

@@ -36,7 +36,7 @@
 enum { RLOCK__SERVER_NEW, RLOCK__SERVER_UP, RLOCK__SERVER_DOWN }; /* NEW: it was not heard of yet */
 
 typedef struct rlock__server { /* one of them, as one client sees it */
-    struct rlock__council *council;
+    struct rlock__quorum *quorum;
     const rlock_store *store;
     void *state;
     uint8_t where;
@@ -62,7 +62,7 @@ typedef struct rlock__rules {
     size_t notes; /* bytes of theirs behind each ballot, which are 0 when a round begins */
 } rlock__rules;
 
-typedef struct rlock__council { /* one client of the quorum */
+typedef struct rlock__quorum { /* one client of the quorum */
     bool up, pushing;
     bool gives_back;   /* config.replicas: its servers may be releasing what they granted */
     bool hears_itself; /* where there is no client tracking: what it publishes wakes it too */
@@ -73,17 +73,17 @@ typedef struct rlock__council { /* one client of the quorum */
     rlock_stats *stats;
     int64_t timeout_ms, poll_ms;
     rlock__server *servers;
-    int count, need, spare; /* of them; a majority; how many may fail */
-    rlock__map map;         /* ballots by their tokens */
+    int count, need, may_fail; /* of them; a majority; how many may fail */
+    rlock__map map;            /* ballots by their tokens */
     rlock_link ballots, unused;
     uint32_t unused_count; /* kept for the next ones: no more than there are handles */
     rlock_link refused;    /* requests for which there is no ballot */
     rlock_timer timer;     /* answers those */
     uint64_t tokens;       /* given out: two addresses of one server are not two votes */
     rlock_info info;       /* of the question being answered */
-} rlock__council;
+} rlock__quorum;
 
-struct rlock__council;
+struct rlock__quorum;
 
 enum { RLOCK__NOT_THERE, RLOCK__MAYBE_THERE, RLOCK__THERE }; /* rlock__vote.has */
 enum { RLOCK__OPEN, RLOCK__YES, RLOCK__NO, RLOCK__FAILED, RLOCK__WORDS_OF_A_VOTE };
@@ -112,7 +112,7 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint8_t outcome, fault;
     bool paused;   /* the round is over, its answer waits */
     bool cleaning; /* counted as such */
-    rlock__council *council;
+    rlock__quorum *quorum;
     rlock_request *request; /* the round's, NULL = none */
     rlock__vote *votes;
     uint64_t token;
@@ -127,13 +127,13 @@ typedef struct rlock__ballot { /* one token, until no server has it */
 /* --- votes --- */
 
 static bool rlock__vote_stands(const rlock__vote *vote) {
-    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->council->client) <
+    return vote->has == RLOCK__THERE && rlock_client_now_us(vote->server->quorum->client) <
                                             vote->sent_us + vote->lease_ms * 1000;
 }
 
 static int rlock__ballot_standing(const rlock__ballot *ballot) {
     int i, standing = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         standing += rlock__vote_stands(&ballot->votes[i]);
     }
     return standing;
@@ -141,7 +141,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 
 /* What is left of the lease that the majority gave. */
 RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
-    int64_t age_us = rlock_client_now_us(ballot->council->client) - ballot->since_us;
+    int64_t age_us = rlock_client_now_us(ballot->quorum->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
 }
@@ -162,7 +162,7 @@ static void rlock__vote_recall(rlock__vote *vote) {
     vote->request.out = false;
     if (maybe && vote->request.op == RLOCK_OP_ACQUIRE) {
         vote->has = vote->has == RLOCK__NOT_THERE ? (uint8_t)RLOCK__MAYBE_THERE : vote->has;
-        vote->spent = server->council->gives_back; /* no acquire leaves with a spent token */
+        vote->spent = server->quorum->gives_back; /* no acquire leaves with a spent token */
     }
     if (maybe && vote->request.op == RLOCK_OP_RENEW) {
         rlock__vote_comes_late(vote);
@@ -180,7 +180,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
         vote->spent = false;
         vote->cut_ms = 0;
         ask->store.note = 0;
-        ask->token = ++vote->server->council->tokens;
+        ask->token = ++vote->server->quorum->tokens;
     } else if (op == RLOCK_OP_RELEASE) {
         vote->has = RLOCK__MAYBE_THERE; /* it stands no more, however it ends */
         vote->spent = true;
@@ -195,7 +195,7 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
-    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->council->client);
+    ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
 }
@@ -226,52 +226,52 @@ static void rlock__vote_next(rlock__vote *vote) {
     if (op == RLOCK_OP_RENEW && vote->has != RLOCK__THERE) { /* win it, or win it back */
         op = RLOCK_OP_ACQUIRE;
         lease_ms = lease_ms ? lease_ms : rlock__ballot_left_ms(ballot);
-        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->council->client) ||
-            rlock__ballot_standing(ballot) < ballot->council->need) {
+        if (!lease_ms || vote->not_before_us > rlock_client_now_us(ballot->quorum->client) ||
+            rlock__ballot_standing(ballot) < ballot->quorum->need) {
             vote->word = RLOCK__NO;
             return;
         }
     }
-    ballot->council->rules->ask(vote, op, lease_ms);
+    ballot->quorum->rules->ask(vote, op, lease_ms);
 }
 
 /* --- ballots --- */
 
-static rlock__ballot *rlock__ballot_of(const rlock__council *council, uint64_t token) {
-    rlock__item *item = rlock__map_find(&council->map, (const char *)&token, sizeof token);
+static rlock__ballot *rlock__ballot_of(const rlock__quorum *quorum, uint64_t token) {
+    rlock__item *item = rlock__map_find(&quorum->map, (const char *)&token, sizeof token);
     return item ? (rlock__ballot *)item->thing : NULL;
 }
 
 static void rlock__ballot_free(rlock__ballot *ballot) {
     rlock__list_remove(&ballot->link);
-    rlock_timer_drop(ballot->council->client, &ballot->timer);
+    rlock_timer_drop(ballot->quorum->client, &ballot->timer);
     rlock__dealloc(ballot);
 }
 
 /* Takes one out of those that are unused. */
-static rlock__ballot *rlock__ballot_spare(rlock__council *council) {
-    rlock__ballot *ballot = RLOCK__OF(council->unused.next, rlock__ballot, link);
+static rlock__ballot *rlock__ballot_spare(rlock__quorum *quorum) {
+    rlock__ballot *ballot = RLOCK__OF(quorum->unused.next, rlock__ballot, link);
     rlock__list_remove(&ballot->link);
-    council->unused_count--;
+    quorum->unused_count--;
     return ballot;
 }
 
 /* Frees unused ballots until at most `keep` are left. */
-static void rlock__council_trim(rlock__council *council, uint32_t keep) {
-    while (council->unused_count > keep) {
-        rlock__ballot_free(rlock__ballot_spare(council));
+static void rlock__quorum_trim(rlock__quorum *quorum, uint32_t keep) {
+    while (quorum->unused_count > keep) {
+        rlock__ballot_free(rlock__ballot_spare(quorum));
     }
 }
 
 /* After each change: a ballot that nobody wants any more goes when no server has it; until then it
  * is seen to that each is asked again. */
 static void rlock__ballot_tend(rlock__ballot *ballot) {
-    rlock__council *council = ballot->council;
-    rlock_client *client = council->client;
+    rlock__quorum *quorum = ballot->quorum;
+    rlock_client *client = quorum->client;
     bool wanted = ballot->request || ballot->goal != RLOCK_OP_RELEASE;
     bool left = false, idle = false;
     int i;
-    for (i = 0; i < council->count; i++) {
+    for (i = 0; i < quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->has != RLOCK__NOT_THERE || vote->request.out) {
             left = true;
@@ -281,18 +281,18 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
             idle = true;
         }
     }
-    council->stats->cleaning -= ballot->cleaning;
+    quorum->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
-    council->stats->cleaning += ballot->cleaning;
+    quorum->stats->cleaning += ballot->cleaning;
     if (wanted) {
         return;
     }
     if (!left) {
         rlock_timer_set(client, &ballot->timer, -1);
-        rlock__map_remove(&council->map, &ballot->item);
+        rlock__map_remove(&quorum->map, &ballot->item);
         rlock__list_remove(&ballot->link);
-        rlock__list_append(&council->unused, &ballot->link);
-        council->unused_count++;
+        rlock__list_append(&quorum->unused, &ballot->link);
+        quorum->unused_count++;
     } else if (idle && !ballot->timer.index) {
         rlock_timer_set(client, &ballot->timer,
                         rlock_client_now_us(client) + rlock__clean_up_pause_us(ballot->longest_ms));
@@ -302,7 +302,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
 static void rlock__ballot_give_back(rlock__ballot *ballot) {
     int i;
     ballot->goal = RLOCK_OP_RELEASE;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE && vote->request.op != RLOCK_OP_FORCE) {
             rlock__vote_recall(vote); /* of those every server is to hear */
@@ -335,37 +335,37 @@ static int64_t rlock__kth_largest(int64_t *values, int count, int k) {
 static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_ms) {
     int64_t since_us[RLOCK__SERVERS];
     int i, count = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         if (ballot->votes[i].word == RLOCK__YES) {
             since_us[count++] = ballot->votes[i].sent_us;
             *lease_ms = rlock__min(*lease_ms, ballot->votes[i].lease_ms);
         }
     }
-    RLOCK_ASSERT(count >= ballot->council->need);
-    return rlock__kth_largest(since_us, count, ballot->council->need);
+    RLOCK_ASSERT(count >= ballot->quorum->need);
+    return rlock__kth_largest(since_us, count, ballot->quorum->need);
 }
 
 /* When a majority can be free; -1 = nobody knows. */
 static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
     int64_t free_ms[RLOCK__SERVERS], left_ms;
-    int i, count = ballot->council->count;
+    int i, count = ballot->quorum->count;
     for (i = 0; i < count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
         free_ms[i] = known ? -vote->left_ms : -RLOCK__NEVER;
     }
-    left_ms = -rlock__kth_largest(free_ms, count, ballot->council->need);
+    left_ms = -rlock__kth_largest(free_ms, count, ballot->quorum->need);
     return left_ms == RLOCK__NEVER ? -1 : left_ms;
 }
 
 /* Of many faults the one to tell: one that time mends, unless too many want an operator. */
-static rlock_fault rlock__council_fault(const rlock__council *council, const int *faults) {
+static rlock_fault rlock__quorum_fault(const rlock__quorum *quorum, const int *faults) {
     static const rlock_fault order[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_BUSY, RLOCK_FAULT_DOWN,
                                         RLOCK_FAULT_TYPE,    RLOCK_FAULT_AUTH, RLOCK_FAULT_OTHER,
                                         RLOCK_FAULT_NOMEM};
     int lasting = faults[RLOCK_FAULT_TYPE] + faults[RLOCK_FAULT_AUTH] + faults[RLOCK_FAULT_OTHER] +
                   faults[RLOCK_FAULT_NOMEM];
-    int i = lasting > council->spare ? 3 : 0;
+    int i = lasting > quorum->may_fail ? 3 : 0;
     while (i < 6 && !faults[order[i]]) {
         i++;
     }
@@ -376,8 +376,8 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
                                 rlock_answer *answer) {
     int i;
     answer->outcome = RLOCK_OUTCOME_FAULT;
-    answer->fault = rlock__council_fault(ballot->council, faults);
-    for (i = 0; i < ballot->council->count && !answer->text; i++) {
+    answer->fault = rlock__quorum_fault(ballot->quorum, faults);
+    for (i = 0; i < ballot->quorum->count && !answer->text; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->word == RLOCK__FAILED && vote->fault == answer->fault && vote->server->text[0]) {
             answer->text = vote->server->text;
@@ -387,10 +387,10 @@ static void rlock__round_failed(const rlock__ballot *ballot, const int *faults,
 
 /* The answer to a question: held, if so many servers are, and as long as they are; 0 = free. */
 static void rlock__round_info(const rlock__ballot *ballot, int held) {
-    rlock_info *info = &ballot->council->info;
+    rlock_info *info = &ballot->quorum->info;
     int64_t left_ms[RLOCK__SERVERS];
     int i, count = 0;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         if (vote->word == RLOCK__YES) {
             left_ms[count++] = vote->left_ms < 0 ? RLOCK__NEVER : vote->left_ms;
@@ -409,12 +409,12 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
 /* Whether enough has been said, and what it means. */
 static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
-    int need = ballot->council->need, spare = ballot->council->spare, stolen = 0, told = 0, i;
+    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, told = 0, i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
     bool renew = round->op == RLOCK_OP_RENEW, refused, done, possible;
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         int word = vote->refused ? (int)RLOCK__NO : vote->word;
         words[word]++;
@@ -430,11 +430,11 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         }
     }
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
-        refused = *no > spare;
+        refused = *no > may_fail;
         possible = *open > 0;
-        done = *yes >= need || (!possible && *yes + *no > spare);
+        done = *yes >= need || (!possible && *yes + *no > may_fail);
     } else { /* of an acquire, faults that leave a majority do not hide that others are there */
-        refused = renew ? *no > spare : *no + *failed > spare && *failed <= spare;
+        refused = renew ? *no > may_fail : *no + *failed > may_fail && *failed <= may_fail;
         possible = *yes + *open >= need;
         done = *yes >= need;
     }
@@ -442,9 +442,10 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
     answer->sure = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
         rlock__round_info(ballot, done ? need : 0);
-        answer->info = &ballot->council->info;
+        answer->info = &ballot->quorum->info;
     } else if (refused && round->op == RLOCK_OP_ACQUIRE) {
-        bool contested = *yes || *no <= spare; /* perhaps nobody has it: see rlock__round_pause */
+        bool contested =
+            *yes || *no <= may_fail; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
         answer->told = !contested && told >= need;
@@ -461,10 +462,10 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
 /* Whether a vote is being given back: behind rlock__ballot_give_back nothing else is out. */
 static bool rlock__ballot_strays(const rlock__ballot *ballot) {
     int i = 0;
-    while (i < ballot->council->count && !ballot->votes[i].request.out) {
+    while (i < ballot->quorum->count && !ballot->votes[i].request.out) {
         i++;
     }
-    return i < ballot->council->count;
+    return i < ballot->quorum->count;
 }
 
 /* Whether nobody got a majority, or votes are given back, now or soon: news of that wakes all who
@@ -479,7 +480,7 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
     if (ballot->request->op != RLOCK_OP_ACQUIRE || !watched || !(held || mended)) {
         return false;
     }
-    return ((mended || ballot->council->hears_itself) && rlock__ballot_strays(ballot)) ||
+    return ((mended || ballot->quorum->hears_itself) && rlock__ballot_strays(ballot)) ||
            (held && answer->left_ms == 0);
 }
 
@@ -487,10 +488,10 @@ static bool rlock__round_pauses(const rlock__ballot *ballot, const rlock_answer 
  * and the longer the more often, in which what is given back can become somebody's majority. News
  * of that to the waiter only marks its try, which is still out. */
 static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer) {
-    rlock_client *client = ballot->council->client;
+    rlock_client *client = ballot->quorum->client;
     rlock_request *request = ballot->request;
     int64_t now_us = rlock_client_now_us(client);
-    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->council->poll_ms * 1000;
+    int64_t limit_us = now_us - request->sent_us + 1000, most_us = ballot->quorum->poll_ms * 1000;
     RLOCK_ASSERT(!ballot->paused);
     if (answer->outcome == RLOCK_OUTCOME_HELD && answer->left_ms != 0) {
         most_us = rlock__min(most_us, RLOCK__STRAY_MAX_US); /* somebody has it, and is waited for */
@@ -508,18 +509,18 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
 }
 
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
-    const rlock__council *council = ballot->council;
+    const rlock__quorum *quorum = ballot->quorum;
     rlock_request *request = ballot->request;
     ballot->request = NULL;
     ballot->paused = false;
     rlock__ballot_tend(ballot);
-    council->events->answered(council->owner, request, answer);
+    quorum->events->answered(quorum->owner, request, answer);
 }
 
 /* Ends the round if it can be. The ballot may be gone behind this. */
 static void rlock__round_settle(rlock__ballot *ballot) {
     rlock_request *request = ballot->request;
-    const rlock__rules *rules = ballot->council->rules;
+    const rlock__rules *rules = ballot->quorum->rules;
     rlock_answer answer;
     if (!request || ballot->paused || !rules->decided(ballot, &answer)) {
         rlock__ballot_tend(ballot);
@@ -556,7 +557,7 @@ static void rlock__round_begin(rlock__ballot *ballot) {
     uint8_t op = ballot->request->op;
     int i;
     RLOCK_ASSERT(ballot->request && !ballot->paused);
-    for (i = 0; i < ballot->council->count; i++) {
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         if (vote->request.op != RLOCK_OP_RELEASE) { /* what is given back goes first */
             rlock__vote_recall(vote);
@@ -570,8 +571,8 @@ static void rlock__round_begin(rlock__ballot *ballot) {
         }
     }
     ballot->goal = op;
-    memset(ballot + 1, 0, ballot->council->rules->notes);
-    for (i = 0; i < ballot->council->count; i++) {
+    memset(ballot + 1, 0, ballot->quorum->rules->notes);
+    for (i = 0; i < ballot->quorum->count; i++) {
         rlock__vote_next(&ballot->votes[i]);
     }
 }
@@ -593,7 +594,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
     if (!ballot->request && ballot->goal == RLOCK_OP_ACQUIRE) { /* it was kept in vain */
         rlock__ballot_give_back(ballot);
     }
-    for (i = 0; i < ballot->council->count && !ballot->request; i++) {
+    for (i = 0; i < ballot->quorum->count && !ballot->request; i++) {
         rlock__vote *vote = &ballot->votes[i];
         bool missing = ballot->goal == RLOCK_OP_RENEW && vote->has == RLOCK__NOT_THERE;
         if ((ballot->goal == RLOCK_OP_RELEASE || missing) && !vote->request.out) {
@@ -602,18 +603,18 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         }
     }
     if (ballot->request && ballot->goal == RLOCK_OP_RENEW) {
-        rlock_timer_set(ballot->council->client, timer,
-                        rlock_client_now_us(ballot->council->client) + RLOCK__WIN_BACK_US);
+        rlock_timer_set(ballot->quorum->client, timer,
+                        rlock_client_now_us(ballot->quorum->client) + RLOCK__WIN_BACK_US);
     }
     rlock__round_settle(ballot);
 }
 
 /* An unused one, or a new one. All that its release will need is there. */
-static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_len) {
-    size_t votes = (size_t)council->count * sizeof(rlock__vote), notes = council->rules->notes;
+static rlock__ballot *rlock__ballot_room(rlock__quorum *quorum, uint32_t key_len) {
+    size_t votes = (size_t)quorum->count * sizeof(rlock__vote), notes = quorum->rules->notes;
     rlock__ballot *ballot;
-    if (council->unused_count) {
-        ballot = rlock__ballot_spare(council);
+    if (quorum->unused_count) {
+        ballot = rlock__ballot_spare(quorum);
         if (ballot->room >= key_len) {
             return ballot;
         }
@@ -622,44 +623,44 @@ static rlock__ballot *rlock__ballot_room(rlock__council *council, uint32_t key_l
     key_len = (key_len + 63u) & ~63u; /* so that it suits the next key too */
     ballot = (rlock__ballot *)rlock__alloc(sizeof *ballot + notes + votes + key_len);
     if (!ballot ||
-        rlock_timer_add(council->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
+        rlock_timer_add(quorum->client, &ballot->timer, rlock__ballot_fire) != RLOCK_OK) {
         rlock__dealloc(ballot);
         return NULL;
     }
-    ballot->council = council;
+    ballot->quorum = quorum;
     ballot->votes = (rlock__vote *)(void *)((char *)(ballot + 1) + notes);
     ballot->room = key_len;
     return ballot;
 }
 
-static rlock__ballot *rlock__ballot_new(rlock__council *council, const rlock_request *request) {
-    rlock__ballot *ballot = rlock__ballot_room(council, request->key_len);
+static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_request *request) {
+    rlock__ballot *ballot = rlock__ballot_room(quorum, request->key_len);
     bool question = request->op >= RLOCK_OP_INSPECT;
     char *key;
     int i;
     if (!ballot) {
         return NULL;
     }
-    key = (char *)(ballot->votes + council->count);
+    key = (char *)(ballot->votes + quorum->count);
     memcpy(key, request->key, request->key_len);
-    memset(ballot->votes, 0, (size_t)council->count * sizeof *ballot->votes);
-    for (i = 0; i < council->count; i++) {
+    memset(ballot->votes, 0, (size_t)quorum->count * sizeof *ballot->votes);
+    for (i = 0; i < quorum->count; i++) {
         rlock__vote *vote = &ballot->votes[i];
         vote->ballot = ballot;
-        vote->server = &council->servers[i];
+        vote->server = &quorum->servers[i];
         vote->request = *request;
         vote->request.key = key;
         memset(&vote->request.store, 0, sizeof vote->request.store);
         vote->request.out = false;
-        vote->request.token = ++council->tokens;
+        vote->request.token = ++quorum->tokens;
     }
     ballot->request = NULL;
-    ballot->token = question ? ~council->tokens : request->token; /* no claim's, no other's */
+    ballot->token = question ? ~quorum->tokens : request->token; /* no claim's, no other's */
     ballot->since_us = ballot->lease_ms = ballot->longest_ms = 0;
     ballot->goal = RLOCK_OP_ACQUIRE;
     ballot->paused = ballot->cleaning = false;
-    rlock__list_append(&council->ballots, &ballot->link);
-    rlock__map_add(&council->map, &ballot->item, ballot, (const char *)&ballot->token,
+    rlock__list_append(&quorum->ballots, &ballot->link);
+    rlock__map_add(&quorum->map, &ballot->item, ballot, (const char *)&ballot->token,
                    sizeof ballot->token);
     return ballot;
 }
@@ -676,9 +677,9 @@ static void rlock__server_says(rlock__server *server, const char *text) {
 }
 
 static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
-    const rlock__council *council = vote->server->council;
-    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(council->client),
-                              vote->ballot->longest_ms, council->timeout_ms);
+    const rlock__quorum *quorum = vote->server->quorum;
+    return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(quorum->client),
+                              vote->ballot->longest_ms, quorum->timeout_ms);
 }
 
 /* Notes what a server says of a token. */
@@ -731,7 +732,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
 
 /* Notes what it means for the round, and for the next ones. */
 static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
-    const rlock__council *council = vote->server->council;
+    const rlock__quorum *quorum = vote->server->quorum;
     const rlock_request *request = &vote->request;
     rlock__ballot *ballot = vote->ballot;
     rlock__vote_note(vote, answer);
@@ -741,10 +742,10 @@ static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
         vote->word = gone ? (uint8_t)RLOCK__OPEN : (uint8_t)RLOCK__FAILED;
     } else if (request->op == RLOCK_OP_RENEW && vote->word == RLOCK__NO) {
         vote->refused = true;
-        vote->not_before_us = rlock_client_now_us(council->client) + RLOCK__WIN_BACK_US;
-        rlock_timer_set(council->client, &ballot->timer, vote->not_before_us);
-        if (!ballot->request && rlock__ballot_standing(ballot) < council->need) {
-            council->events->woken(council->owner, request->key, request->key_len);
+        vote->not_before_us = rlock_client_now_us(quorum->client) + RLOCK__WIN_BACK_US;
+        rlock_timer_set(quorum->client, &ballot->timer, vote->not_before_us);
+        if (!ballot->request && rlock__ballot_standing(ballot) < quorum->need) {
+            quorum->events->woken(quorum->owner, request->key, request->key_len);
         }
     }
 }
@@ -753,7 +754,7 @@ static void rlock__server_answered(void *owner, rlock_request *request,
                                    const rlock_answer *answer) {
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
     request->out = false;
-    ((rlock__server *)owner)->council->rules->heard(vote, answer);
+    ((rlock__server *)owner)->quorum->rules->heard(vote, answer);
     rlock__vote_next(vote);
     rlock__round_settle(vote->ballot);
 }
@@ -762,16 +763,16 @@ static void rlock__server_answered(void *owner, rlock_request *request,
  * one, and make others. */
 static void rlock__server_each(rlock__server *server, const rlock_part *part,
                                void (*visit)(rlock__vote *vote)) {
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     rlock__vote *vote;
     rlock_link all;
     rlock__list_init(&all);
-    rlock__list_move(&all, &council->ballots);
+    rlock__list_move(&all, &quorum->ballots);
     while (!rlock__list_empty(&all)) {
         rlock__ballot *ballot = RLOCK__OF(all.next, rlock__ballot, link);
         rlock__list_remove(&ballot->link);
-        rlock__list_append(&council->ballots, &ballot->link);
-        vote = &ballot->votes[server - council->servers];
+        rlock__list_append(&quorum->ballots, &ballot->link);
+        vote = &ballot->votes[server - quorum->servers];
         if (!part || part->has(part, vote->request.key, vote->request.key_len)) {
             visit(vote);
         }
@@ -798,21 +799,21 @@ static void rlock__vote_down(rlock__vote *vote) {
     rlock__round_settle(vote->ballot);
 }
 
-static int rlock__council_where(const rlock__council *council, int where) {
+static int rlock__quorum_where(const rlock__quorum *quorum, int where) {
     int i, count = 0;
-    for (i = 0; i < council->count; i++) {
-        count += council->servers[i].where == where;
+    for (i = 0; i < quorum->count; i++) {
+        count += quorum->servers[i].where == where;
     }
     return count;
 }
 
 static void rlock__server_up(void *owner, const rlock_part *part) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     server->where = RLOCK__SERVER_UP;
-    if (!council->up && rlock__council_where(council, RLOCK__SERVER_UP) >= council->need) {
-        council->up = true;
-        council->events->up(council->owner, NULL);
+    if (!quorum->up && rlock__quorum_where(quorum, RLOCK__SERVER_UP) >= quorum->need) {
+        quorum->up = true;
+        quorum->events->up(quorum->owner, NULL);
     }
     rlock__server_each(server, part, rlock__vote_up);
 }
@@ -820,7 +821,7 @@ static void rlock__server_up(void *owner, const rlock_part *part) {
 static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault fault,
                                const char *text) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     int faults[RLOCK_FAULT_OTHER + 1] = {0}, i;
     uint8_t where = server->where;
     server->where = RLOCK__SERVER_DOWN;
@@ -828,46 +829,46 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
     rlock__server_says(server, text);
     rlock__server_each(server, part, rlock__vote_down);
     server->where = part ? where : server->where;
-    if (rlock__council_where(council, RLOCK__SERVER_DOWN) <= council->spare) {
-        council->stats->faults++;
+    if (rlock__quorum_where(quorum, RLOCK__SERVER_DOWN) <= quorum->may_fail) {
+        quorum->stats->faults++;
         return;
     }
-    for (i = 0; i < council->count; i++) {
-        if (council->servers[i].where == RLOCK__SERVER_DOWN) {
-            faults[council->servers[i].fault]++;
+    for (i = 0; i < quorum->count; i++) {
+        if (quorum->servers[i].where == RLOCK__SERVER_DOWN) {
+            faults[quorum->servers[i].fault]++;
         }
     }
-    council->up = false;
-    fault = rlock__council_fault(council, faults);
-    for (i = 0; server->fault != fault && i < council->count; i++) { /* the words of that fault */
-        if (council->servers[i].where == RLOCK__SERVER_DOWN && council->servers[i].fault == fault) {
-            server = &council->servers[i];
+    quorum->up = false;
+    fault = rlock__quorum_fault(quorum, faults);
+    for (i = 0; server->fault != fault && i < quorum->count; i++) { /* the words of that fault */
+        if (quorum->servers[i].where == RLOCK__SERVER_DOWN && quorum->servers[i].fault == fault) {
+            server = &quorum->servers[i];
         }
     }
-    council->events->down(council->owner, NULL, fault, server->text);
+    quorum->events->down(quorum->owner, NULL, fault, server->text);
 }
 
 /* On where a majority pushes: it and the majority of whoever holds a key have a server in common.
  * Said again for each server that joins them: what changed there in between was not told. */
 static void rlock__server_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock__server *server = (rlock__server *)owner;
-    rlock__council *council = server->council;
+    rlock__quorum *quorum = server->quorum;
     bool enough, on = (what & RLOCK_PUSH_CHANGES) && (!part || server->pushing);
     int i, count = 0;
     server->pushing = on;
-    for (i = 0; i < council->count; i++) {
-        count += council->servers[i].pushing;
+    for (i = 0; i < quorum->count; i++) {
+        count += quorum->servers[i].pushing;
     }
-    enough = count >= council->need;
-    if (enough ? on : council->pushing) {
-        council->pushing = enough;
-        council->events->pushing(council->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
+    enough = count >= quorum->need;
+    if (enough ? on : quorum->pushing) {
+        quorum->pushing = enough;
+        quorum->events->pushing(quorum->owner, NULL, enough ? RLOCK_PUSH_CHANGES : 0u);
     }
 }
 
 static void rlock__server_woken(void *owner, const char *key, size_t key_len) {
-    const rlock__council *council = ((rlock__server *)owner)->council;
-    council->events->woken(council->owner, key, key_len);
+    const rlock__quorum *quorum = ((rlock__server *)owner)->quorum;
+    quorum->events->woken(quorum->owner, key, key_len);
 }
 
 /* There is no line. */
@@ -885,11 +886,11 @@ static const rlock_store_events rlock__server_events = {
 /* --- the store --- */
 
 /* Answers what there is no ballot for: nobody has that token, or none could be made. */
-static void rlock__council_fire(rlock_timer *timer) {
-    rlock__council *council = RLOCK__OF(timer, rlock__council, timer);
+static void rlock__quorum_fire(rlock_timer *timer) {
+    rlock__quorum *quorum = RLOCK__OF(timer, rlock__quorum, timer);
     rlock_link refused;
     rlock__list_init(&refused);
-    rlock__list_move(&refused, &council->refused);
+    rlock__list_move(&refused, &quorum->refused);
     while (!rlock__list_empty(&refused)) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
@@ -901,35 +902,35 @@ static void rlock__council_fire(rlock_timer *timer) {
             answer.fault = RLOCK_FAULT_NOMEM;
         }
         rlock__list_remove(&request->store.link);
-        council->events->answered(council->owner, request, &answer);
+        quorum->events->answered(quorum->owner, request, &answer);
     }
 }
 
 static void rlock__quorum_submit(void *state, rlock_request *request) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     bool question = RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT;
-    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(council, request->token);
+    rlock__ballot *ballot = question ? NULL : rlock__ballot_of(quorum, request->token);
     rlock_answer answer;
-    request->sent_us = rlock_client_now_us(council->client);
+    request->sent_us = rlock_client_now_us(quorum->client);
     if (!ballot && (question || request->op == RLOCK_OP_ACQUIRE)) {
-        ballot = rlock__ballot_new(council, request);
+        ballot = rlock__ballot_new(quorum, request);
     }
     request->store.data = ballot;
     if (!ballot) {
-        rlock__list_append(&council->refused, &request->store.link);
-        rlock_timer_set(council->client, &council->timer, request->sent_us);
+        rlock__list_append(&quorum->refused, &request->store.link);
+        rlock_timer_set(quorum->client, &quorum->timer, request->sent_us);
         return;
     }
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
-    if (council->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
-        rlock_timer_set(council->client, &ballot->timer, request->sent_us);
+    if (quorum->rules->decided(ballot, &answer)) { /* but nothing is answered in here */
+        rlock_timer_set(quorum->client, &ballot->timer, request->sent_us);
     }
 }
 
 static bool rlock__quorum_forget(void *state, rlock_request *request) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     rlock__ballot *ballot = (rlock__ballot *)request->store.data;
     bool maybe = request->op >= RLOCK_OP_INSPECT;
     int i;
@@ -942,7 +943,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
     if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
         rlock__ballot_give_back(ballot);
     }
-    for (i = 0; i < council->count; i++) {
+    for (i = 0; i < quorum->count; i++) {
         if (ballot->votes[i].has != RLOCK__NOT_THERE) {
             maybe = true;
         }
@@ -952,21 +953,21 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
 }
 
 static void rlock__quorum_track(void *state, const char *key, size_t len, bool on) {
-    const rlock__council *council = (const rlock__council *)state;
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
     int i;
-    for (i = 0; i < council->count; i++) {
-        council->servers[i].store->track(council->servers[i].state, key, len, on);
+    for (i = 0; i < quorum->count; i++) {
+        quorum->servers[i].store->track(quorum->servers[i].state, key, len, on);
     }
 }
 
 static void rlock__quorum_flush(void *state) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     rlock_stats stats;
     int i;
-    rlock_client_stats(council->client, &stats);
-    rlock__council_trim(council, (uint32_t)stats.handles);
-    for (i = 0; i < council->count; i++) {
-        council->servers[i].store->flush(council->servers[i].state);
+    rlock_client_stats(quorum->client, &stats);
+    rlock__quorum_trim(quorum, (uint32_t)stats.handles);
+    for (i = 0; i < quorum->count; i++) {
+        quorum->servers[i].store->flush(quorum->servers[i].state);
     }
 }
 
@@ -981,14 +982,14 @@ static const char *rlock__quorum_refuses(void *state, const char *key, size_t le
                      : NULL;
 }
 
-static void rlock__council_free(rlock__council *council) {
-    while (!rlock__list_empty(&council->ballots)) {
-        rlock__ballot_free(RLOCK__OF(council->ballots.next, rlock__ballot, link));
+static void rlock__quorum_free(rlock__quorum *quorum) {
+    while (!rlock__list_empty(&quorum->ballots)) {
+        rlock__ballot_free(RLOCK__OF(quorum->ballots.next, rlock__ballot, link));
     }
-    rlock__council_trim(council, 0);
-    rlock_timer_drop(council->client, &council->timer);
-    rlock__dealloc(council->map.buckets);
-    rlock__dealloc(council);
+    rlock__quorum_trim(quorum, 0);
+    rlock_timer_drop(quorum->client, &quorum->timer);
+    rlock__dealloc(quorum->map.buckets);
+    rlock__dealloc(quorum);
 }
 
 /* Each server is sent the release of all that it may have. */
@@ -1000,38 +1001,38 @@ static void rlock__vote_last(rlock__vote *vote) {
 }
 
 static void rlock__quorum_close(void *state) {
-    rlock__council *council = (rlock__council *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     int i;
-    for (i = 0; i < council->count; i++) {
-        rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count; i++) {
+        rlock__server *server = &quorum->servers[i];
         rlock__server_each(server, NULL, rlock__vote_last);
         server->store->close(server->state);
     }
-    rlock__council_free(council);
+    rlock__quorum_free(quorum);
 }
 
-static int rlock__council_open(rlock__council *council, const rlock__members *quorum,
-                               const rlock_config *config) {
+static int rlock__quorum_open_all(rlock__quorum *quorum, const rlock__members *members,
+                                  const rlock_config *config) {
     int status = RLOCK_OK, i;
-    for (i = 0; i < council->count && status == RLOCK_OK; i++) {
-        rlock__server *server = &council->servers[i];
+    for (i = 0; i < quorum->count && status == RLOCK_OK; i++) {
+        rlock__server *server = &quorum->servers[i];
         rlock_config one = *config;
         char line[RLOCK__LINE], *texts;
-        rlock__member_config(&quorum->servers[i], &one);
-        server->council = council;
+        rlock__member_config(&members->servers[i], &one);
+        server->quorum = quorum;
         status = rlock__url_resolve(&one, true, &texts, line);
         server->store = rlock__store_of(&one);
         if (status == RLOCK_OK) {
-            status = server->store->open(server->store, council->client, &one,
-                                         &rlock__server_events, server, &server->state);
+            status = server->store->open(server->store, quorum->client, &one, &rlock__server_events,
+                                         server, &server->state);
         } else if (status == RLOCK_ERR_ARG) {
-            rlock_client_log(council->client, RLOCK_LOG_ERROR, line, NULL);
+            rlock_client_log(quorum->client, RLOCK_LOG_ERROR, line, NULL);
         }
         rlock__dealloc(texts);
     }
-    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(council->client);
+    for (i -= 2; status != RLOCK_OK && i >= 0 && !rlock_client_forked(quorum->client);
          i--) { /* all before the one that failed */
-        council->servers[i].store->close(council->servers[i].state);
+        quorum->servers[i].store->close(quorum->servers[i].state);
     }
     return status;
 }
@@ -1049,38 +1050,38 @@ static const rlock__rules rlock__majority = {rlock__vote_ask, rlock__vote_heard,
 static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
                               const rlock_config *config, const rlock_store_events *events,
                               void *owner, void **state) {
-    const rlock__members *quorum = (const rlock__members *)store->ctx;
-    size_t servers = (size_t)quorum->count * sizeof(rlock__server);
-    rlock__council *council = (rlock__council *)rlock__alloc(sizeof *council + servers);
+    const rlock__members *members = (const rlock__members *)store->ctx;
+    size_t servers = (size_t)members->count * sizeof(rlock__server);
+    rlock__quorum *quorum = (rlock__quorum *)rlock__alloc(sizeof *quorum + servers);
     int status;
-    if (!council || !rlock__map_init(&council->map) ||
-        rlock_timer_add(client, &council->timer, rlock__council_fire) != RLOCK_OK) {
-        rlock__dealloc(council ? council->map.buckets : NULL);
-        rlock__dealloc(council);
+    if (!quorum || !rlock__map_init(&quorum->map) ||
+        rlock_timer_add(client, &quorum->timer, rlock__quorum_fire) != RLOCK_OK) {
+        rlock__dealloc(quorum ? quorum->map.buckets : NULL);
+        rlock__dealloc(quorum);
         return RLOCK_ERR_NOMEM;
     }
-    council->client = client;
-    council->events = events;
-    council->owner = owner;
-    council->rules = &rlock__majority;
-    council->stats = rlock_client_counters(client);
-    council->timeout_ms = config->command_timeout_ms;
-    council->poll_ms = config->poll_ms;
-    council->servers = (rlock__server *)(void *)(council + 1);
-    council->gives_back = config->replicas > 0;
-    council->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
-    council->count = quorum->count;
-    council->need = quorum->count / 2 + 1;
-    council->spare = quorum->count - council->need;
-    rlock__list_init(&council->ballots);
-    rlock__list_init(&council->unused);
-    rlock__list_init(&council->refused);
-    status = rlock__council_open(council, quorum, config);
+    quorum->client = client;
+    quorum->events = events;
+    quorum->owner = owner;
+    quorum->rules = &rlock__majority;
+    quorum->stats = rlock_client_counters(client);
+    quorum->timeout_ms = config->command_timeout_ms;
+    quorum->poll_ms = config->poll_ms;
+    quorum->servers = (rlock__server *)(void *)(quorum + 1);
+    quorum->gives_back = config->replicas > 0;
+    quorum->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
+    quorum->count = members->count;
+    quorum->need = members->count / 2 + 1;
+    quorum->may_fail = members->count - quorum->need;
+    rlock__list_init(&quorum->ballots);
+    rlock__list_init(&quorum->unused);
+    rlock__list_init(&quorum->refused);
+    status = rlock__quorum_open_all(quorum, members, config);
     if (status != RLOCK_OK) {
-        rlock__council_free(council);
+        rlock__quorum_free(quorum);
         return status;
     }
-    *state = council;
+    *state = quorum;
     return RLOCK_OK;
 }
 

@@ -290,7 +290,7 @@ static bool rlock__node_busy(const rlock__node *node) {
 
 static bool rlock__node_ready(const rlock__node *node) {
     const rlock__redis *redis = node->redis;
-    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.doomed &&
+    return redis && redis->commands.state == RLOCK__CONN_READY && !redis->commands.failing &&
            !redis->commands.strayed;
 }
 
@@ -589,9 +589,9 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     if (reply->type == REDIS_REPLY_ERROR) {
         rlock__cluster_unmapped(cluster, conn, reply->str);
     } else if (!rlock__slots_whole(reply)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
-        rlock__conn_doom(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {

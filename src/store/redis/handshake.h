@@ -117,11 +117,11 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
-        rlock__conn_doom(conn, rlock__classify(reply->str), reply->str);
+        rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
         return;
     }
     if (!rlock__step_answered(step, reply->type)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
 #if RLOCK__HAS_REPLICAS
@@ -183,7 +183,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     const char *user = redis->username;
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
-    RLOCK_ASSERT(!conn->outstanding && !conn->doomed);
+    RLOCK_ASSERT(!conn->outstanding && !conn->failing);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -216,7 +216,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
         }
         conn->step++;
     }
-    if (!conn->outstanding && !conn->doomed) {
+    if (!conn->outstanding && !conn->failing) {
         rlock__conn_ready_to_use(conn);
     }
 }
@@ -228,7 +228,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         return;
     }
     if (status != REDIS_OK) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac->errstr);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_HANDSHAKE;
@@ -236,39 +236,39 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->step = 0;
     tls = rlock__conn_tls(conn);
     if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
     }
 }
 
 static void rlock__on_disconnect(const redisAsyncContext *ac, int status) {
     rlock__conn *conn = (rlock__conn *)ac->data;
     if (conn) {
-        rlock__conn_doom(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
+        rlock__conn_fail(conn, rlock__why_down(ac->errstr), status == REDIS_OK ? "" : ac->errstr);
     }
 }
 
-/* After every visit to hiredis: bury what is dead, watch what it wants. */
+/* After every visit to hiredis: close what has failed, watch what it wants. */
 static void rlock__conn_tend(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
-    if (!conn->doomed && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
+    if (!conn->failing && conn->ac && conn->state == RLOCK__CONN_HANDSHAKE && conn->step == 0) {
         rlock__conn_handshake(conn);
     }
-    if (conn->ac && !conn->doomed && conn->ac->err) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
+    if (conn->ac && !conn->failing && conn->ac->err) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, conn->ac->errstr);
     }
-    if (conn->ac && !conn->doomed &&
+    if (conn->ac && !conn->failing &&
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
     }
     if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
-        conn->doomed = true;
+        conn->failing = true;
     }
-    if (conn->doomed && rlock__is_sentinel(conn)) {
-        rlock__sentinel_bury(redis);
-    } else if (conn->doomed && conn == &redis->commands) {
-        rlock__commands_bury(redis);
-    } else if (conn->doomed) {
-        rlock__conn_bury(conn);
+    if (conn->failing && rlock__is_sentinel(conn)) {
+        rlock__sentinel_closed(redis);
+    } else if (conn->failing && conn == &redis->commands) {
+        rlock__commands_failed(redis);
+    } else if (conn->failing) {
+        rlock__conn_closed(conn);
     }
 }
 
@@ -286,10 +286,10 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     rlock__conn_prepare(conn);
-    if (!conn->doomed && (events & conn->want & RLOCK_IO_READ)) {
+    if (!conn->failing && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
     }
-    if (conn->ac && !conn->doomed && (events & conn->want & RLOCK_IO_WRITE) &&
+    if (conn->ac && !conn->failing && (events & conn->want & RLOCK_IO_WRITE) &&
         !rlock_client_forked(conn->redis->client)) { /* by config.log */
         redisAsyncHandleWrite(conn->ac);
     }
@@ -310,7 +310,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     RLOCK_ASSERT(!conn->ac);
     if (!ac || ac->err) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
             memset(&ac->ev, 0, sizeof ac->ev);
             redisAsyncFree(ac);
@@ -366,7 +366,7 @@ static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *a
     if (conn->endpoint->count) {
         rlock__conn_dial(conn);
     } else {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, why);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, why);
     }
 }
 
@@ -454,7 +454,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
     conn->state = RLOCK__CONN_OPENING;
-    conn->blamed = conn->walks = conn->moved = conn->refused = false;
+    conn->error_kept = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -491,7 +491,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
         if (conn->endpoint->count) {
             rlock__conn_dial(conn);
         } else if (rlock__is_sentinel(conn)) { /* another one may have an answer */
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the name is not resolved");
         } else {
             redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "the name is not resolved");
         }
@@ -534,7 +534,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock__conn_waits(conn);
             return;
         }
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "no answer while connecting");
         rlock__conn_tend(conn);
         return;
     }
@@ -544,7 +544,7 @@ static void rlock__conn_fire(rlock_timer *timer) {
             rlock_timer_set(redis->client, timer, now_us + 1);
             return;
         }
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the server does not answer");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "the server does not answer");
         rlock__conn_tend(conn);
     } else {
         rlock__conn_idles(conn);

@@ -78,12 +78,12 @@ static bool rlock__conn_walks(const rlock__conn *conn, rlock_fault fault) {
            fault != RLOCK_FAULT_AUTH;
 }
 
-static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *text) {
+static void rlock__conn_error(rlock__conn *conn, rlock_fault fault, const char *text) {
     bool same = strncmp(conn->text, text, sizeof conn->text - 1) == 0;
-    if (conn->blamed) {
+    if (conn->error_kept) {
         return; /* the first reason is the one that counts */
     }
-    conn->blamed = true;
+    conn->error_kept = true;
     conn->walks = rlock__conn_walks(conn, fault);
     if (conn->walks) {
         return; /* the last address of the attempt says why */
@@ -94,9 +94,9 @@ static void rlock__conn_blame(rlock__conn *conn, rlock_fault fault, const char *
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
-static void rlock__conn_doom(rlock__conn *conn, rlock_fault fault, const char *text) {
-    rlock__conn_blame(conn, fault, text);
-    conn->doomed = true;
+static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+    rlock__conn_error(conn, fault, text);
+    conn->failing = true;
 }
 
 /* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
@@ -123,8 +123,8 @@ static void rlock__conn_prepare(const rlock__conn *conn) {
     }
 }
 
-/* Ends a connection as rlock__conn_doom does, with the reason that TLS knows, if it does. */
-static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *text) {
+/* Ends a connection as rlock__conn_fail does, with the reason that TLS knows, if it does. */
+static void rlock__conn_fail_why(rlock__conn *conn, rlock_fault fault, const char *text) {
     const rlock_tls *tls = rlock__conn_tls(conn);
     bool started = tls && conn->state >= RLOCK__CONN_HANDSHAKE;
     char words[sizeof conn->text] = "";
@@ -134,7 +134,7 @@ static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *t
         fault = why == RLOCK_ERR_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
         text = words;
     }
-    rlock__conn_doom(conn, fault, text);
+    rlock__conn_fail(conn, fault, text);
 }
 
 /* hiredis is about to close the descriptor and free the context. */
@@ -152,7 +152,7 @@ static void rlock__want_nothing(void *data) {
         const char *why = last ? words + 1 : conn->ac->errstr;
         words[last ? strcspn(words, "\r\n") : 0] = 0;
         conn->refused = conn->outstanding && conn->ac->err == REDIS_ERR_OTHER;
-        rlock__conn_fail(conn, rlock__why_down(why), why);
+        rlock__conn_fail_why(conn, rlock__why_down(why), why);
         setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     }
     conn->want = 0;
@@ -201,7 +201,7 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
 static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) {
     bool sent = rlock__conn_send(conn, fn, data);
     if (!sent) {
-        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
 }
@@ -211,7 +211,7 @@ static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
-        rlock__conn_doom(conn, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
         return;
     }
     rlock__want_write(conn);
@@ -220,7 +220,7 @@ static void rlock__conn_add(rlock__conn *conn) {
 
 /* True if commands may be sent on a connection. */
 static bool rlock__conn_usable(const rlock__conn *conn) {
-    return conn->state == RLOCK__CONN_READY && !conn->doomed && !conn->strayed;
+    return conn->state == RLOCK__CONN_READY && !conn->failing && !conn->strayed;
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {
@@ -252,7 +252,7 @@ static bool rlock__command_send(rlock__redis *redis, rlock__command *command, re
     bool sent = rlock__conn_send(&redis->commands, fn, command);
     if (!sent && command->requests[0]
                      ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
+        rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
 }
@@ -286,7 +286,7 @@ static bool rlock__same_identity(const char *one, const char *other) {
 }
 
 static void rlock__redis_is_replica(rlock__redis *redis) {
-    rlock__conn_doom(&redis->commands, RLOCK_FAULT_BUSY,
+    rlock__conn_fail(&redis->commands, RLOCK_FAULT_BUSY,
                      "the server is a replica; give the address of its primary");
 }
 
@@ -447,7 +447,7 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
  * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
 static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
                             const char *detail) {
-    uint32_t times = conn->blamed ? conn->repeats + 1 : 1;
+    uint32_t times = conn->error_kept ? conn->repeats + 1 : 1;
     char line[RLOCK__LINE];
     const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
     size_t n = rlock__line_add(line, 0, conn == &conn->redis->commands ? "" : which, "connection");
@@ -462,21 +462,21 @@ static void rlock__conn_log(const rlock__conn *conn, int level, const char *what
     rlock_client_log(conn->redis->client, level, line, detail);
 }
 
-/* Closes a connection that is doomed, and answers what was on it. */
+/* Closes a connection that is failing, and answers what was on it. */
 static void rlock__conn_shut(rlock__conn *conn) {
-    RLOCK_ASSERT(conn->doomed);
+    RLOCK_ASSERT(conn->failing);
     if (conn->ac) {
         redisAsyncFree(conn->ac); /* answers with NULL, then calls rlock__want_nothing */
     }
     conn->state = RLOCK__CONN_DOWN;
     conn->ac = NULL;
-    conn->doomed = conn->blocked = false;
+    conn->failing = conn->blocked = false;
     conn->outstanding = 0;
     conn->id = 0;
 }
 
-/* Buries a doomed connection, and plans the next attempt. */
-static void rlock__conn_bury(rlock__conn *conn) {
+/* Buries a failing connection, and plans the next attempt. */
+static void rlock__conn_closed(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool main = conn == &redis->commands, was_ready = conn->state == RLOCK__CONN_READY;
     int64_t age_us = rlock_client_now_us(redis->client) - conn->ready_us;
@@ -497,7 +497,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
     if (main) {
         redis->tracked = redis->native = redis->served = false;
         if (redis->push.state != RLOCK__CONN_DOWN) { /* it was registered there */
-            rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
+            rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, "closed with the command connection");
         }
     } else { /* hiredis ends a connection whose SUBSCRIBE is refused: the last one */
         rlock_fault why = rlock__classify(conn->text);
@@ -548,7 +548,7 @@ static void rlock__conn_bury(rlock__conn *conn) {
 }
 
 static void rlock__reply_refused(rlock__conn *conn) {
-    rlock__conn_blame(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
 }
 
 /* True if something was asked for on this connection that may be said on a sharded channel. */
@@ -568,7 +568,7 @@ static rlock__conn *rlock__reply_expected(const redisReadTask *task, int type, s
     rlock__conn *conn = (rlock__conn *)task->privdata;
     bool subscribed = (conn->ac->c.flags & REDIS_SUBSCRIBED) != 0;
     bool expected;
-    if (conn->doomed || elements > RLOCK__ELEMENTS_MAX) {
+    if (conn->failing || elements > RLOCK__ELEMENTS_MAX) {
         expected = false; /* what comes behind a wrong reply is the answer to something else */
     } else if (task->parent && subscribed && !task->parent->parent) {
         const redisReply *message = (const redisReply *)task->parent->obj;
@@ -795,7 +795,7 @@ static void rlock__conn_wanted(rlock__conn *conn) {
 static void rlock__conn_left(rlock__conn *conn) {
     int64_t now_us = rlock_client_now_us(conn->redis->client);
     if (RLOCK__HAS_REPORTS && conn->state != RLOCK__CONN_DOWN) {
-        if (!conn->doomed) {
+        if (!conn->failing) {
             strcpy(conn->text, "closed by the client");
         }
         conn->walks = false;

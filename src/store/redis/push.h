@@ -132,7 +132,7 @@ RLOCK__NOINLINE static void rlock__notify_subscribe(rlock__redis *redis) {
 /* Nothing is to be heard on the push connection: ends it, unless it is wanted all the same. */
 static void rlock__push_spare(rlock__redis *redis) {
     if (!rlock__pushes(redis)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, "not needed");
+        rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, "not needed");
     }
 }
 
@@ -156,12 +156,12 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
     if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR &&
         (strstr(reply->str, "does not exist") || rlock__classify(reply->str) == RLOCK_FAULT_BUSY)) {
-        rlock__conn_doom(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
+        rlock__conn_fail(&redis->push, RLOCK_FAULT_DOWN, reply->str); /* and once more */
         return;
     }
     if (!redis->tracked) {
@@ -192,7 +192,7 @@ static void rlock__track(rlock__redis *redis) {
     }
     if (*push->run_id && *redis->commands.run_id &&
         strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
-        rlock__conn_doom(push, RLOCK_FAULT_DOWN,
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN,
                          "it reached another server than the command connection");
         return;
     }

@@ -153,7 +153,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     }
     rlock__conn_answered(conn);
     if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
         return;
     }
     before = rlock__quarantined(redis);

@@ -160,8 +160,8 @@ static void rlock__sentinel_answered(rlock__redis *redis) {
 static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
     rlock__conn *conn = &redis->commands;
     if (conn->ac) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "the primary moved");
-        rlock__commands_bury(redis);
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the primary moved");
+        rlock__commands_failed(redis);
     }
     conn->walks = false;
     rlock__dealloc(redis->endpoint.host);
@@ -184,7 +184,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
         sentinel->heard = true; /* its other addresses are no other opinion */
-        rlock__conn_doom(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
@@ -261,13 +261,13 @@ static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *d
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR) {
         bool auth = rlock__classify(reply->str) == RLOCK_FAULT_AUTH;
-        rlock__conn_doom(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
+        rlock__conn_fail(conn, auth ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN, reply->str);
     } else if (reply->type == REDIS_REPLY_NIL) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it knows no primary of this name");
     } else if (!rlock__sentinel_told(sentinel, reply, &again)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (data && !again) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
     } else if (data) {
         rlock__sentinel_judge(conn->redis, sentinel->told_epoch);
     } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
@@ -299,13 +299,13 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
         sentinel->misled = false;
         sentinel->epoch = -1;
         if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
-            rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
         }
     }
     conn->wanted = true;
     if (conn->state == RLOCK__CONN_DOWN) {
         rlock_timer_set(redis->client, &conn->timer, 0);
-    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->doomed) {
+    } else if (conn->state == RLOCK__CONN_READY && !conn->outstanding && !conn->failing) {
         rlock__sentinel_ask(redis);
     }
     return true;
@@ -333,14 +333,14 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         char words[RLOCK__LINE];
         rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
         sentinel->waited = false;
-        rlock__conn_doom(&redis->commands, conn->fault, words);
-        rlock__commands_bury(redis); /* no event of its own comes */
+        rlock__conn_fail(&redis->commands, conn->fault, words);
+        rlock__commands_failed(redis); /* no event of its own comes */
     }
 }
 
-/* Closes a connection that is doomed, and goes on: at the next address of this Sentinel, at the
+/* Closes a connection that is failing, and goes on: at the next address of this Sentinel, at the
  * next Sentinel, or later. */
-static void rlock__sentinel_bury(rlock__redis *redis) {
+static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__conn_more(conn);
@@ -397,7 +397,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
     return false;
 }
 #define rlock__sentinel_ask rlock__sentinel_nothing
-#define rlock__sentinel_bury rlock__sentinel_nothing
+#define rlock__sentinel_closed rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
 #define rlock__sentinel_turns_to(redis, name) false
@@ -410,7 +410,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 static void rlock__redis_strays(rlock__redis *redis, const char *text) {
     redis->commands.strayed = true;
     rlock__sentinel_disproved(redis);
-    rlock__conn_blame(&redis->commands, RLOCK_FAULT_BUSY, text);
+    rlock__conn_error(&redis->commands, RLOCK_FAULT_BUSY, text);
 }
 
 #endif /* RLOCK_STORE_REDIS_SENTINEL_H */

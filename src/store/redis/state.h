@@ -127,14 +127,14 @@ typedef struct rlock__lookup {
 #endif /* RLOCK__HAS_NAMES */
 
 typedef struct rlock__conn { /* small members first: they are reached with less code */
-    bool wanted, doomed, blocked;
-    bool moved;   /* the host has changed since this attempt's time began */
-    bool walks;   /* this attempt goes on at the next address */
-    bool blamed;  /* text and fault are of this attempt */
-    bool strayed; /* it led to the wrong server: ends when all in flight is answered */
-    bool doubted; /* late with an answer: its socket is read once more */
-    bool shard;   /* what is read now came on a sharded channel */
-    bool refused; /* it ended with an error instead of an answer */
+    bool wanted, failing, blocked;
+    bool moved;      /* the host has changed since this attempt's time began */
+    bool walks;      /* this attempt goes on at the next address */
+    bool error_kept; /* text and fault are of this attempt */
+    bool strayed;    /* it led to the wrong server: ends when all in flight is answered */
+    bool doubted;    /* late with an answer: its socket is read once more */
+    bool shard;      /* what is read now came on a sharded channel */
+    bool refused;    /* it ended with an error instead of an answer */
     struct rlock__redis *redis;
     rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;

@@ -100,7 +100,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
-        rlock__conn_doom(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
+        rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
     if (answer.outcome == RLOCK_OUTCOME_HELD && rlock__is_queued(request) &&
         !(request->flags & RLOCK_REQUEST_ONCE) && !redis->queue_wanted) {
@@ -465,7 +465,7 @@ static void rlock__on_nothing(redisAsyncContext *ac, void *raw, void *data) {
 
 /* True if a last command may be sent on a connection. */
 static bool rlock__conn_speaks(const rlock__conn *conn) {
-    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->doomed;
+    return conn->ac && conn->state == RLOCK__CONN_READY && !conn->failing;
 }
 
 /* Sends what was formatted last, of whose answer nobody hears. */

@@ -26,7 +26,7 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     answer->sure = !request->store.note || request->store.note == redis->epoch ||
                    rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.doomed)) {
+    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
         request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
@@ -203,7 +203,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         rlock__conn_answered(conn);
     }
     if (reply && !heard) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     }
     synced = heard && rlock__sync_told(redis, reply);
     rlock__sync_end(redis, heard, synced);
@@ -275,16 +275,16 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
 
 #endif /* RLOCK__HAS_REPLICAS */
 
-/* Closes the command connection, which is doomed: nobody is asked any more about what was sent on
+/* Closes the command connection, which is failing: nobody is asked any more about what was sent on
  * it. */
-static void rlock__commands_bury(rlock__redis *redis) {
+static void rlock__commands_failed(rlock__redis *redis) {
 #if RLOCK__HAS_REPLICAS
     if (redis->sync) {
         redis->sync->wanted = false;
         rlock__sync_end(redis, false, false);
     }
 #endif
-    rlock__conn_bury(&redis->commands);
+    rlock__conn_closed(&redis->commands);
 }
 
 #endif /* RLOCK_STORE_REDIS_WAIT_H */
