@@ -2166,7 +2166,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_timer due_timer;
     rlock__heap timers;
     rlock__map gates;
-    rlock__pool claims, waiters, works, ops;
+    rlock__pool claims, waiters, flights, ops;
     rlock_loop loop;
     rlock_stats stats;
 
@@ -2286,7 +2286,7 @@ static void rlock__client_destroy(rlock_client *client) {
     }
     rlock__dealloc(client->gates.buckets);
     RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
-                 !client->works.count);
+                 !client->flights.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);
@@ -2578,12 +2578,12 @@ static bool rlock__request_key(const rlock_request *request, uint32_t i, const c
 
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
  * have the same letter; a request with another one is of the wrong type there. */
-static char rlock__sort_of(rlock_kind kind) {
+static char rlock__letter_of(rlock_kind kind) {
     return "mfwws"[kind]; /* [rlock_kind] */
 }
 
-static char rlock__sort(const rlock_request *request) {
-    return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
+static char rlock__letter(const rlock_request *request) {
+    return rlock__is_queued(request) ? rlock__letter_of(request->terms->kind) : 'm';
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2748,7 +2748,7 @@ typedef struct rlock__member { /* a token that holds a key, or waits in its queu
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
-    char sort; /* see rlock__sort */
+    char letter; /* see rlock__letter */
 } rlock__member;
 
 typedef struct rlock__session { /* one client of the store */
@@ -2804,7 +2804,7 @@ static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *e
     member->session = session;
     member->token = request->token;
     member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
-    member->sort = rlock__sort(request);
+    member->letter = rlock__letter(request);
     return member;
 }
 
@@ -2870,22 +2870,22 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return request->terms->permits;
 }
 
-/* True if the key is in use as another sort of lock than the request means. All holders are of one
- * sort, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
+/* True if the key is in use as another kind of lock than the request means. All holders are of one
+ * kind, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
  * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
     const rlock__member *first = RLOCK__OF(entry->queue.next, rlock__member, link);
-    char sort = rlock__sort(request);
+    char letter = rlock__letter(request);
     const rlock_link *at;
     for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->expires_us > now_us) {
-            return member->sort != sort;
+            return member->letter != letter;
         }
     }
-    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
-           (sort != 'm' && !rlock__list_empty(&entry->queue) && first->sort != sort);
+    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && letter != 's') ||
+           (letter != 'm' && !rlock__list_empty(&entry->queue) && first->letter != letter);
 }
 
 /* Serves the queue while there is room: the first waiter holds for one command timeout, and is
@@ -4951,19 +4951,19 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
 }
 
 /* Of a queued kind: the token, what it weighs and what it is. */
-static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char sort) {
+static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
     size_t n = rlock__token(redis->client, text, token);
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
-    text[n++] = sort;
+    text[n++] = letter;
     rlock__put_bytes(redis, text, n);
 }
 
 static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
-                                      char sort) {
+                                      char letter) {
     if (token) {
-        rlock__put_member(redis, token, weight, sort);
+        rlock__put_member(redis, token, weight, letter);
     } else {
         rlock__put_text(redis, "");
     }
@@ -5101,7 +5101,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
-    char sort = rlock__sort(request);
+    char letter = rlock__letter(request);
     rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
@@ -5109,14 +5109,14 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
-    rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
+    rlock__put_member(redis, whose ? request->token : 0, terms->weight, letter);
     rlock__put_number(redis, terms->permits);
     rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
-        rlock__put_member_or_none(redis, request->next, terms->weight, sort);
+        rlock__put_member_or_none(redis, request->next, terms->weight, letter);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
@@ -5126,7 +5126,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     if (acquire) {
         const char *heard = redis->notify == RLOCK__NOTIFY_ON ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->writer, terms->permits, letter);
         rlock__put_number(redis, request->fences);
     }
 }
@@ -11743,7 +11743,7 @@ typedef struct rlock__gate {
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
 typedef struct rlock__kind {
-    char sort;          /* see rlock__sort */
+    char letter;        /* see rlock__letter */
     uint32_t permits;   /* see rlock_terms */
     uint32_t count;     /* how many keys */
     uint32_t *lens;     /* `count` lengths: see rlock_terms */
@@ -11755,16 +11755,16 @@ static rlock__gate *rlock__gate_at(const rlock__item *item) {
 }
 
 /* What a claim has only while a request of it is with the store. */
-typedef struct rlock__work {
+typedef struct rlock__flight {
     rlock_request request;
     struct rlock__claim *claim;
-} rlock__work;
+} rlock__flight;
 
-/* So many works are kept for the claims, one each and one more, which an answer needs until it was
+/* So many flights are kept for the claims, one each and one more, which an answer needs until it was
  * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
  * needed. */
-#ifndef RLOCK__WORKS
-#define RLOCK__WORKS 1024
+#ifndef RLOCK__FLIGHTS
+#define RLOCK__FLIGHTS 1024
 #endif
 
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
@@ -11772,18 +11772,18 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;     /* among the gate's waiters, or in its claims */
-    rlock_link due;      /* among those of its client, while it has something to do at a time */
-    rlock *lock;         /* for which it was made, or to which it was handed over */
-    rlock__work *work;   /* with the store, or NULL */
-    uint16_t handovers;  /* how many local hand-overs may follow */
-    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
-    bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
-    bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
-    bool ours : 1;       /* granted, and the next waiter at the server was of this client */
-    bool counted : 1;    /* as acquired, and not as lost */
-    bool exists : 1;     /* the token may be at the server */
-    bool registered : 1; /* the store watches the key for this hold */
+    rlock_link link; /* among the gate's waiters, or in its claims */
+    rlock_link due;  /* among those of its client, while it has something to do at a time */
+    rlock *lock;     /* for which it was made, or to which it was handed over */
+    rlock__flight *in_flight; /* with the store, or NULL */
+    uint16_t handovers;       /* how many local hand-overs may follow */
+    unsigned phase : 4;       /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
+    bool cut : 1;             /* a renewal may come late, and cut a longer lease to longest_ms */
+    bool yields : 1;          /* after local hand-overs: when let go, other clients come first */
+    bool ours : 1;            /* granted, and the next waiter at the server was of this client */
+    bool counted : 1;         /* as acquired, and not as lost */
+    bool exists : 1;          /* the token may be at the server */
+    bool registered : 1;      /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
@@ -11968,7 +11968,7 @@ static void rlock__hold_fault(rlock__claim *held, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->kind && gate->kind->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->kind && gate->kind->letter != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -12049,12 +12049,12 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
-RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
-    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
+RLOCK__NOINLINE static uint32_t rlock__flights_for(uint32_t claims) {
+    return claims < RLOCK__FLIGHTS ? claims + (claims > 0) : RLOCK__FLIGHTS;
 }
 
 static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
-    rlock__pool_put(&client->waiters, waiters, rlock__works_for(rlock__keeps(client)));
+    rlock__pool_put(&client->waiters, waiters, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
@@ -12126,30 +12126,30 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
     }
 }
 
-static void rlock__work_put(rlock_client *client, rlock__work *work) {
-    rlock__pool_put(&client->works, work, rlock__works_for(rlock__keeps(client)));
+static void rlock__flight_put(rlock_client *client, rlock__flight *flight) {
+    rlock__pool_put(&client->flights, flight, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
     rlock_client *client = claim->lock->gate->client;
-    rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
-    RLOCK_ASSERT(!claim->work);
+    rlock__flight *flight = (rlock__flight *)rlock__pool_take(&client->flights, sizeof *flight);
+    RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
-    if (!work) {
+    if (!flight) {
         return NULL;
     }
-    rlock__request_init(&work->request, claim->lock->gate, rlock__terms_of(claim->lock));
-    work->claim = claim;
-    work->request.op = (uint8_t)op;
-    work->request.token = claim->token;
-    work->request.store.note = claim->note;
-    work->request.lease_ms = lease_ms;
-    work->request.due_us = due_us;
-    return &work->request;
+    rlock__request_init(&flight->request, claim->lock->gate, rlock__terms_of(claim->lock));
+    flight->claim = claim;
+    flight->request.op = (uint8_t)op;
+    flight->request.token = claim->token;
+    flight->request.store.note = claim->note;
+    flight->request.lease_ms = lease_ms;
+    flight->request.due_us = due_us;
+    return &flight->request;
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
@@ -12158,7 +12158,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
     request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
-    claim->work = RLOCK__OF(request, rlock__work, request);
+    claim->in_flight = RLOCK__OF(request, rlock__flight, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
 }
@@ -12183,22 +12183,22 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock__waiters *waiters = claim->lock->gate->waiters;
-    rlock__work *work = claim->work;
+    rlock__flight *flight = claim->in_flight;
     if (waiters && waiters->attempting == claim) {
         waiters->attempting = NULL;
     }
-    if (work) {
-        bool maybe = client->store->forget(client->store_state, &work->request);
-        RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
+    if (flight) {
+        bool maybe = client->store->forget(client->store_state, &flight->request);
+        RLOCK_ASSERT(claim->exists || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
             claim->exists = true;
         }
-        if (maybe && work->request.op == RLOCK_OP_RENEW) {
+        if (maybe && flight->request.op == RLOCK_OP_RENEW) {
             claim->cut = true;
         }
-        claim->note = work->request.store.note;
-        claim->work = NULL;
-        rlock__work_put(client, work);
+        claim->note = flight->request.store.note;
+        claim->in_flight = NULL;
+        rlock__flight_put(client, flight);
     }
 }
 
@@ -12569,7 +12569,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock_request *request;
     RLOCK_ASSERT(rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    RLOCK_ASSERT(!claim->work);
+    RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
@@ -12674,7 +12674,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
     if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -12707,7 +12707,7 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
     if (!has || want->plain) {
         return !has && want->plain;
     }
-    if (has->sort != rlock__sort_of(wants->kind) || has->permits != wants->permits ||
+    if (has->letter != rlock__letter_of(wants->kind) || has->permits != wants->permits ||
         has->count != wants->count) {
         return false;
     }
@@ -12730,7 +12730,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     RLOCK_ASSERT(count >= 1);
     gate->kind = kind;
     if (kind) {
-        kind->sort = rlock__sort_of(want->terms.kind);
+        kind->letter = rlock__letter_of(want->terms.kind);
         kind->permits = want->terms.permits;
         kind->count = count;
         kind->items = (rlock__item *)(void *)(kind + 1);
@@ -12906,7 +12906,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
-        if (claim->yields && claim->work) {
+        if (claim->yields && claim->in_flight) {
             return true;
         }
     }
@@ -12956,7 +12956,7 @@ static const rlock__mode rlock__contending = {
  * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
 
 static bool rlock__queue_join(rlock__claim *claim) {
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__claim_attempt(claim, false);
     }
     return true;
@@ -12980,10 +12980,10 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->work && (claim->again || weight < least)) {
+        if (!claim->in_flight && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
-        if (gate->kind->sort != 's') {
+        if (gate->kind->letter != 's') {
             least = 0;
         } else if (weight < least) {
             least = weight;
@@ -13033,7 +13033,7 @@ static void rlock__queue_granted(rlock__claim *claim, const rlock_request *reque
     for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
             reader->again = true;
-            if (!reader->work) {
+            if (!reader->in_flight) {
                 rlock__claim_attempt(reader, true);
             }
         }
@@ -13102,14 +13102,14 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock *lock = claim->lock;
     rlock__gate *gate = claim->lock->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(!claim->in_flight || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     gate->references++;
     if (rlock__handle_of(claim)) {
         rlock__claim_orphan(claim);
     }
-    if (claim->work) { /* the store is closed */
-        rlock__work_put(client, claim->work);
+    if (claim->in_flight) { /* the store is closed */
+        rlock__flight_put(client, claim->in_flight);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
@@ -13128,7 +13128,8 @@ static int64_t rlock__position_ms(const rlock_client *client) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
+    bool named = first && held->ours && !first->in_flight && first->exists;
+    return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
 static void rlock__releasing_arm(rlock__claim *claim) {
@@ -13230,7 +13231,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__releasing_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         claim->next_us = RLOCK__NEVER;
         rlock__releasing_arm(claim);
         rlock__releasing_ask(claim, 0);
@@ -13245,7 +13246,7 @@ static void rlock__releasing_fire(rlock__claim *claim) {
         rlock__following_over(lock);
     }
     if (lock && claim->until_us <= client->now_us) {
-        if (client->up && claim->work) {
+        if (client->up && claim->in_flight) {
             rlock__lock_note(lock, RLOCK_FAULT_UNKNOWN, NULL, false); /* it is out just now */
         } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text, false);
@@ -13265,7 +13266,7 @@ static void rlock__releasing_done(rlock__claim *claim, int64_t sent_us, bool gon
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     gate->references++;
     if (gone) {
         rlock__claim_gone(claim);
@@ -13359,8 +13360,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     if (!claim) {
         return NULL;
     }
-    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count))) {
+    if (!rlock__pool_reserve(&client->flights, sizeof(rlock__flight),
+                             rlock__flights_for(client->claims.count))) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
@@ -13478,7 +13479,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
     rlock *lock = spent->lock;
     rlock__claim *claim;
-    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->work);
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->in_flight);
     rlock__claim_orphan(spent);
     claim = rlock__claim_new(lock);
     if (!claim) {
@@ -13641,7 +13642,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->work) {
+    if (claim->in_flight) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -13651,7 +13652,7 @@ static void rlock__holding_check(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
@@ -13702,10 +13703,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->work && !claim->work->request.lease_ms) {
+        if (claim->in_flight && !claim->in_flight->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal checks as well */
         }
-        if (!claim->work) {
+        if (!claim->in_flight) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
@@ -13819,7 +13820,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     } else {
         rlock__renewed(claim, request, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->work &&
+    if (claim->phase == RLOCK__HOLDING && !claim->in_flight &&
         (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -13942,7 +13943,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
-    if (held->work || next->work || next->exists) {
+    if (held->in_flight || next->in_flight || next->exists) {
         return NULL;
     }
     if (next->lock->fencing != (held->fence != 0)) {
@@ -14349,7 +14350,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
  */
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    rlock__work *work = RLOCK__OF(request, rlock__work, request);
+    rlock__flight *flight = RLOCK__OF(request, rlock__flight, request);
     rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
@@ -14357,9 +14358,9 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
         rlock__question_answered(question, answer);
         return;
     }
-    claim = work->claim;
-    RLOCK_ASSERT(claim->work == work);
-    claim->work = NULL;
+    claim = flight->claim;
+    RLOCK_ASSERT(claim->in_flight == flight);
+    claim->in_flight = NULL;
     claim->note = request->store.note;
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__attempt_answered(claim, request, answer);
@@ -14368,7 +14369,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else {
         rlock__releasing_answered(claim, request, answer);
     }
-    rlock__work_put((rlock_client *)owner, work);
+    rlock__flight_put((rlock_client *)owner, flight);
 }
 
 /* True if it is not of the first key of its gate. */
@@ -14542,7 +14543,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     }
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
-    } else if (waits && rlock__queued(gate) && !waits->work) {
+    } else if (waits && rlock__queued(gate) && !waits->in_flight) {
         rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
         waits->again = true;
@@ -14703,9 +14704,9 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->waiters, rlock__works_for(keep));
+    rlock__pool_trim(&client->waiters, rlock__flights_for(keep));
     rlock__pool_trim(&client->ops, keep);
-    rlock__pool_trim(&client->works, rlock__works_for(keep));
+    rlock__pool_trim(&client->flights, rlock__flights_for(keep));
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */
@@ -15331,7 +15332,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     op->waits = true;
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -15424,7 +15425,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     rlock__lock_show(lock, claim->until_us);
     op->waits = true;
     rlock__claim_arm(claim);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);
@@ -15633,4 +15634,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: e46857e5e37b4c9d */
+/* tools/join makes this file of src/: edit that. Digest of all above: 0efbf4c56a8221be */

@@ -8,7 +8,7 @@
 #define RLOCK_IMPLEMENTATION
 #define RLOCK_NO_REDIS
 #define RLOCK__RING_MIN 8 /* a ring from so few holds on */
-#define RLOCK__WORKS 16   /* so few are kept for requests */
+#define RLOCK__FLIGHTS 16 /* so few are kept for requests */
 #include "scripted.h"
 #include "rlock_elect.h"
 

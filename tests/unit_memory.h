@@ -44,7 +44,7 @@ static void release_needs_no_memory(void **state) {
 
 /* More than there is room for at once: the others follow, and holds are renewed meanwhile. */
 static void releases_of_many_need_no_memory(void **state) {
-    enum { ALL = 3 * RLOCK__WORKS };
+    enum { ALL = 3 * RLOCK__FLIGHTS };
     struct owner *owners[ALL], *kept = holder("kept", 0);
     char key[16];
     int i;
@@ -81,7 +81,7 @@ static int checks_of(uint64_t token) {
 
 /* Nothing can be asked while all that is kept for requests is out. */
 static void request_without_memory_is_made_soon(void **state) {
-    enum { ALL = RLOCK__WORKS + 2 };
+    enum { ALL = RLOCK__FLIGHTS + 2 };
     struct owner *owners[ALL], *held = holder("held", 10000);
     struct owner *first = handle("key"), *next = handle("key");
     uint64_t token = scripted_last(&g.store, RLOCK_OP_ACQUIRE)->token;
@@ -127,7 +127,7 @@ static void request_without_memory_is_made_soon(void **state) {
 
 /* The server does not answer meanwhile. What was never asked ends for lack of memory. */
 static void request_that_there_was_never_memory_for_ends_as_such(void **state) {
-    enum { ALL = 2 * RLOCK__WORKS };
+    enum { ALL = 2 * RLOCK__FLIGHTS };
     struct owner *owners[ALL], *first = handle("key"), *next = handle("key");
     char key[16];
     int i;

@@ -39,8 +39,9 @@ static uint64_t token_of(const struct owner *owner) {
 /* Returns the request of a handle that the store has not answered, or NULL. */
 static struct scripted_request *out_of(const struct owner *owner) {
     rlock__claim *claim = owner->lock->claim;
-    return claim != NULL && claim->work != NULL ? scripted_find(&g.store, &claim->work->request)
-                                                : NULL;
+    return claim != NULL && claim->in_flight != NULL
+               ? scripted_find(&g.store, &claim->in_flight->request)
+               : NULL;
 }
 
 /* Answers what a handle asked, and lets what follows happen. */

@@ -167,9 +167,9 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
 static void rlock__pools_trim(rlock_client *client) {
     uint32_t keep = rlock__keeps(client);
     rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->waiters, rlock__works_for(keep));
+    rlock__pool_trim(&client->waiters, rlock__flights_for(keep));
     rlock__pool_trim(&client->ops, keep);
-    rlock__pool_trim(&client->works, rlock__works_for(keep));
+    rlock__pool_trim(&client->flights, rlock__flights_for(keep));
 }
 
 /* The requests of what is still to be cleaned up are the store's no more. */

@@ -347,7 +347,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     op->lease_ms = lock->lease_ms = rlock__lease_of(lock, lease_ms);
     op->watchdog = watchdog;
     op->waits = true;
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     return RLOCK_OK;
@@ -440,7 +440,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     rlock__lock_show(lock, claim->until_us);
     op->waits = true;
     rlock__claim_arm(claim);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, op->lease_ms, true);
     }
     rlock__leave(client);

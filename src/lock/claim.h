@@ -59,7 +59,7 @@ typedef struct rlock__gate {
 /* What a gate has if it is not for a mutex with one key. Owners and weights belong to the handles:
  * they share one queue, as at the server. */
 typedef struct rlock__kind {
-    char sort;          /* see rlock__sort */
+    char letter;        /* see rlock__letter */
     uint32_t permits;   /* see rlock_terms */
     uint32_t count;     /* how many keys */
     uint32_t *lens;     /* `count` lengths: see rlock_terms */
@@ -71,16 +71,16 @@ static rlock__gate *rlock__gate_at(const rlock__item *item) {
 }
 
 /* What a claim has only while a request of it is with the store. */
-typedef struct rlock__work {
+typedef struct rlock__flight {
     rlock_request request;
     struct rlock__claim *claim;
-} rlock__work;
+} rlock__flight;
 
-/* So many works are kept for the claims, one each and one more, which an answer needs until it was
+/* So many flights are kept for the claims, one each and one more, which an answer needs until it was
  * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
  * needed. */
-#ifndef RLOCK__WORKS
-#define RLOCK__WORKS 1024
+#ifndef RLOCK__FLIGHTS
+#define RLOCK__FLIGHTS 1024
 #endif
 
 /* One token's life at the server, from acquire until it is surely gone: what it is there, and
@@ -88,18 +88,18 @@ typedef struct rlock__work {
  * orphan, which is still to be cleaned up, if its handle has another claim or none: a handle that
  * was freed stays for its orphans. */
 typedef struct rlock__claim {
-    rlock_link link;     /* among the gate's waiters, or in its claims */
-    rlock_link due;      /* among those of its client, while it has something to do at a time */
-    rlock *lock;         /* for which it was made, or to which it was handed over */
-    rlock__work *work;   /* with the store, or NULL */
-    uint16_t handovers;  /* how many local hand-overs may follow */
-    unsigned phase : 4;  /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
-    bool cut : 1;        /* a renewal may come late, and cut a longer lease to longest_ms */
-    bool yields : 1;     /* after local hand-overs: when let go, other clients come first */
-    bool ours : 1;       /* granted, and the next waiter at the server was of this client */
-    bool counted : 1;    /* as acquired, and not as lost */
-    bool exists : 1;     /* the token may be at the server */
-    bool registered : 1; /* the store watches the key for this hold */
+    rlock_link link; /* among the gate's waiters, or in its claims */
+    rlock_link due;  /* among those of its client, while it has something to do at a time */
+    rlock *lock;     /* for which it was made, or to which it was handed over */
+    rlock__flight *in_flight; /* with the store, or NULL */
+    uint16_t handovers;       /* how many local hand-overs may follow */
+    unsigned phase : 4;       /* RLOCK__ATTEMPTING to RLOCK__RELEASING */
+    bool cut : 1;             /* a renewal may come late, and cut a longer lease to longest_ms */
+    bool yields : 1;          /* after local hand-overs: when let go, other clients come first */
+    bool ours : 1;            /* granted, and the next waiter at the server was of this client */
+    bool counted : 1;         /* as acquired, and not as lost */
+    bool exists : 1;          /* the token may be at the server */
+    bool registered : 1;      /* the store watches the key for this hold */
     bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
@@ -284,7 +284,7 @@ static void rlock__hold_fault(rlock__claim *held, const char *words) {
 }
 
 static bool rlock__queued(const rlock__gate *gate) {
-    return RLOCK__HAS_KINDS && gate->kind && gate->kind->sort != 'm';
+    return RLOCK__HAS_KINDS && gate->kind && gate->kind->letter != 'm';
 }
 
 static bool rlock__is_kind(const rlock__claim *claim, rlock_kind kind) {
@@ -365,12 +365,12 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
     }
 }
 
-RLOCK__NOINLINE static uint32_t rlock__works_for(uint32_t claims) {
-    return claims < RLOCK__WORKS ? claims + (claims > 0) : RLOCK__WORKS;
+RLOCK__NOINLINE static uint32_t rlock__flights_for(uint32_t claims) {
+    return claims < RLOCK__FLIGHTS ? claims + (claims > 0) : RLOCK__FLIGHTS;
 }
 
 static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
-    rlock__pool_put(&client->waiters, waiters, rlock__works_for(rlock__keeps(client)));
+    rlock__pool_put(&client->waiters, waiters, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
@@ -442,30 +442,30 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
     }
 }
 
-static void rlock__work_put(rlock_client *client, rlock__work *work) {
-    rlock__pool_put(&client->works, work, rlock__works_for(rlock__keeps(client)));
+static void rlock__flight_put(rlock_client *client, rlock__flight *flight) {
+    rlock__pool_put(&client->flights, flight, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
 static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int64_t lease_ms,
                                            int64_t due_us) {
     rlock_client *client = claim->lock->gate->client;
-    rlock__work *work = (rlock__work *)rlock__pool_take(&client->works, sizeof *work);
-    RLOCK_ASSERT(!claim->work);
+    rlock__flight *flight = (rlock__flight *)rlock__pool_take(&client->flights, sizeof *flight);
+    RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
-    if (!work) {
+    if (!flight) {
         return NULL;
     }
-    rlock__request_init(&work->request, claim->lock->gate, rlock__terms_of(claim->lock));
-    work->claim = claim;
-    work->request.op = (uint8_t)op;
-    work->request.token = claim->token;
-    work->request.store.note = claim->note;
-    work->request.lease_ms = lease_ms;
-    work->request.due_us = due_us;
-    return &work->request;
+    rlock__request_init(&flight->request, claim->lock->gate, rlock__terms_of(claim->lock));
+    flight->claim = claim;
+    flight->request.op = (uint8_t)op;
+    flight->request.token = claim->token;
+    flight->request.store.note = claim->note;
+    flight->request.lease_ms = lease_ms;
+    flight->request.due_us = due_us;
+    return &flight->request;
 }
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
@@ -474,7 +474,7 @@ static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
     request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
-    claim->work = RLOCK__OF(request, rlock__work, request);
+    claim->in_flight = RLOCK__OF(request, rlock__flight, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
 }
@@ -499,22 +499,22 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
 static void rlock__claim_recall(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock__waiters *waiters = claim->lock->gate->waiters;
-    rlock__work *work = claim->work;
+    rlock__flight *flight = claim->in_flight;
     if (waiters && waiters->attempting == claim) {
         waiters->attempting = NULL;
     }
-    if (work) {
-        bool maybe = client->store->forget(client->store_state, &work->request);
-        RLOCK_ASSERT(claim->exists || work->request.op == RLOCK_OP_ACQUIRE);
+    if (flight) {
+        bool maybe = client->store->forget(client->store_state, &flight->request);
+        RLOCK_ASSERT(claim->exists || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
             claim->exists = true;
         }
-        if (maybe && work->request.op == RLOCK_OP_RENEW) {
+        if (maybe && flight->request.op == RLOCK_OP_RENEW) {
             claim->cut = true;
         }
-        claim->note = work->request.store.note;
-        claim->work = NULL;
-        rlock__work_put(client, work);
+        claim->note = flight->request.store.note;
+        claim->in_flight = NULL;
+        rlock__flight_put(client, flight);
     }
 }
 

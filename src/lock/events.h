@@ -17,7 +17,7 @@
 #include "lock/question.h"
 
 static void rlock__store_answered(void *owner, rlock_request *request, const rlock_answer *answer) {
-    rlock__work *work = RLOCK__OF(request, rlock__work, request);
+    rlock__flight *flight = RLOCK__OF(request, rlock__flight, request);
     rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
@@ -25,9 +25,9 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
         rlock__question_answered(question, answer);
         return;
     }
-    claim = work->claim;
-    RLOCK_ASSERT(claim->work == work);
-    claim->work = NULL;
+    claim = flight->claim;
+    RLOCK_ASSERT(claim->in_flight == flight);
+    claim->in_flight = NULL;
     claim->note = request->store.note;
     if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__attempt_answered(claim, request, answer);
@@ -36,7 +36,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else {
         rlock__releasing_answered(claim, request, answer);
     }
-    rlock__work_put((rlock_client *)owner, work);
+    rlock__flight_put((rlock_client *)owner, flight);
 }
 
 /* True if it is not of the first key of its gate. */
@@ -210,7 +210,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     }
     if (holds && holds->phase == RLOCK__HOLDING) {
         rlock__holding_check(holds);
-    } else if (waits && rlock__queued(gate) && !waits->work) {
+    } else if (waits && rlock__queued(gate) && !waits->in_flight) {
         rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
         waits->again = true;

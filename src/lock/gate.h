@@ -112,7 +112,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     rlock_request *request;
     RLOCK_ASSERT(rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    RLOCK_ASSERT(!claim->work);
+    RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
@@ -217,7 +217,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 /* A waiter was answered without a grant. The timer of the gate is set for the first of them. */
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
-    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
     if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -250,7 +250,7 @@ static bool rlock__gate_is(rlock__gate *gate, const rlock__want *want) {
     if (!has || want->plain) {
         return !has && want->plain;
     }
-    if (has->sort != rlock__sort_of(wants->kind) || has->permits != wants->permits ||
+    if (has->letter != rlock__letter_of(wants->kind) || has->permits != wants->permits ||
         has->count != wants->count) {
         return false;
     }
@@ -273,7 +273,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     RLOCK_ASSERT(count >= 1);
     gate->kind = kind;
     if (kind) {
-        kind->sort = rlock__sort_of(want->terms.kind);
+        kind->letter = rlock__letter_of(want->terms.kind);
         kind->permits = want->terms.permits;
         kind->count = count;
         kind->items = (rlock__item *)(void *)(kind + 1);

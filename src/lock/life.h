@@ -30,14 +30,14 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock *lock = claim->lock;
     rlock__gate *gate = claim->lock->gate;
     rlock_client *client = gate->client;
-    RLOCK_ASSERT(!claim->work || client->life == RLOCK__CLOSED);
+    RLOCK_ASSERT(!claim->in_flight || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
     gate->references++;
     if (rlock__handle_of(claim)) {
         rlock__claim_orphan(claim);
     }
-    if (claim->work) { /* the store is closed */
-        rlock__work_put(client, claim->work);
+    if (claim->in_flight) { /* the store is closed */
+        rlock__flight_put(client, claim->in_flight);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
@@ -56,7 +56,8 @@ static int64_t rlock__position_ms(const rlock_client *client) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
-    return RLOCK__HAS_KINDS && first && held->ours && !first->work && first->exists ? first : NULL;
+    bool named = first && held->ours && !first->in_flight && first->exists;
+    return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
 static void rlock__releasing_arm(rlock__claim *claim) {
@@ -158,7 +159,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
 /* The connection is back: cleans up before any attempt for the key. */
 static void rlock__releasing_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         claim->next_us = RLOCK__NEVER;
         rlock__releasing_arm(claim);
         rlock__releasing_ask(claim, 0);
@@ -173,7 +174,7 @@ static void rlock__releasing_fire(rlock__claim *claim) {
         rlock__following_over(lock);
     }
     if (lock && claim->until_us <= client->now_us) {
-        if (client->up && claim->work) {
+        if (client->up && claim->in_flight) {
             rlock__lock_note(lock, RLOCK_FAULT_UNKNOWN, NULL, false); /* it is out just now */
         } else if (lock->ready.status == RLOCK_OK) {
             rlock__lock_note(lock, client->fault, client->fault_text, false);
@@ -193,7 +194,7 @@ static void rlock__releasing_done(rlock__claim *claim, int64_t sent_us, bool gon
     rlock__gate *gate = claim->lock->gate;
     int64_t trip_us = gate->client->now_us - sent_us;
     bool yields = claim->yields;
-    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->work);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     gate->references++;
     if (gone) {
         rlock__claim_gone(claim);
@@ -287,8 +288,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     if (!claim) {
         return NULL;
     }
-    if (!rlock__pool_reserve(&client->works, sizeof(rlock__work),
-                             rlock__works_for(client->claims.count))) {
+    if (!rlock__pool_reserve(&client->flights, sizeof(rlock__flight),
+                             rlock__flights_for(client->claims.count))) {
         rlock__pool_put(&client->claims, claim, rlock__keeps(client));
         return NULL;
     }
@@ -406,7 +407,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
     rlock *lock = spent->lock;
     rlock__claim *claim;
-    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->work);
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->in_flight);
     rlock__claim_orphan(spent);
     claim = rlock__claim_new(lock);
     if (!claim) {
@@ -569,7 +570,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (claim->work) {
+    if (claim->in_flight) {
         claim->again = true;
     } else {
         rlock__holding_submit(claim, 0, true);
@@ -579,7 +580,7 @@ static void rlock__holding_check(rlock__claim *claim) {
 /* The connection is back: renews or checks before anything else. */
 static void rlock__holding_up(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__holding_submit(claim, claim->lock->renews ? claim->lock->lease_ms : 0, true);
     }
 }
@@ -630,10 +631,10 @@ static void rlock__holding_fire(rlock__claim *claim) {
     }
     if (claim->next_us <= client->now_us) {
         claim->next_us = RLOCK__NEVER;
-        if (claim->work && !claim->work->request.lease_ms) {
+        if (claim->in_flight && !claim->in_flight->request.lease_ms) {
             rlock__claim_recall(claim); /* a renewal checks as well */
         }
-        if (!claim->work) {
+        if (!claim->in_flight) {
             rlock__holding_submit(claim, claim->lock->lease_ms, false);
         }
     }
@@ -747,7 +748,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     } else {
         rlock__renewed(claim, request, answer);
     }
-    if (claim->phase == RLOCK__HOLDING && !claim->work &&
+    if (claim->phase == RLOCK__HOLDING && !claim->in_flight &&
         (rlock__renewal(claim->lock) || (claim->again && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
@@ -870,7 +871,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
-    if (held->work || next->work || next->exists) {
+    if (held->in_flight || next->in_flight || next->exists) {
         return NULL;
     }
     if (next->lock->fencing != (held->fence != 0)) {

@@ -69,7 +69,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
     while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
-        if (claim->yields && claim->work) {
+        if (claim->yields && claim->in_flight) {
             return true;
         }
     }
@@ -119,7 +119,7 @@ static const rlock__mode rlock__contending = {
  * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
 
 static bool rlock__queue_join(rlock__claim *claim) {
-    if (!claim->work) {
+    if (!claim->in_flight) {
         rlock__claim_attempt(claim, false);
     }
     return true;
@@ -143,10 +143,10 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->work && (claim->again || weight < least)) {
+        if (!claim->in_flight && (claim->again || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
-        if (gate->kind->sort != 's') {
+        if (gate->kind->letter != 's') {
             least = 0;
         } else if (weight < least) {
             least = weight;
@@ -196,7 +196,7 @@ static void rlock__queue_granted(rlock__claim *claim, const rlock_request *reque
     for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
             reader->again = true;
-            if (!reader->work) {
+            if (!reader->in_flight) {
                 rlock__claim_attempt(reader, true);
             }
         }

@@ -113,7 +113,7 @@ struct rlock_client { /* small members first: they are reached with less code */
     rlock_timer due_timer;
     rlock__heap timers;
     rlock__map gates;
-    rlock__pool claims, waiters, works, ops;
+    rlock__pool claims, waiters, flights, ops;
     rlock_loop loop;
     rlock_stats stats;
 
@@ -233,7 +233,7 @@ static void rlock__client_destroy(rlock_client *client) {
     }
     rlock__dealloc(client->gates.buckets);
     RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
-                 !client->works.count);
+                 !client->flights.count);
     rlock__dealloc(client->timers.items);
     rlock__dealloc(client->ring);
     rlock__dealloc(client->fault_text);

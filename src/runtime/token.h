@@ -40,12 +40,12 @@ static bool rlock__request_key(const rlock_request *request, uint32_t i, const c
 
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
  * have the same letter; a request with another one is of the wrong type there. */
-static char rlock__sort_of(rlock_kind kind) {
+static char rlock__letter_of(rlock_kind kind) {
     return "mfwws"[kind]; /* [rlock_kind] */
 }
 
-static char rlock__sort(const rlock_request *request) {
-    return rlock__is_queued(request) ? rlock__sort_of(request->terms->kind) : 'm';
+static char rlock__letter(const rlock_request *request) {
+    return rlock__is_queued(request) ? rlock__letter_of(request->terms->kind) : 'm';
 }
 
 #endif /* RLOCK_RUNTIME_TOKEN_H */

@@ -41,7 +41,7 @@ typedef struct rlock__member { /* a token that holds a key, or waits in its queu
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
-    char sort; /* see rlock__sort */
+    char letter; /* see rlock__letter */
 } rlock__member;
 
 typedef struct rlock__session { /* one client of the store */
@@ -97,7 +97,7 @@ static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *e
     member->session = session;
     member->token = request->token;
     member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
-    member->sort = rlock__sort(request);
+    member->letter = rlock__letter(request);
     return member;
 }
 
@@ -163,22 +163,22 @@ static uint32_t rlock__entry_permits(const rlock__entry *entry, const rlock_requ
     return request->terms->permits;
 }
 
-/* True if the key is in use as another sort of lock than the request means. All holders are of one
- * sort, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
+/* True if the key is in use as another kind of lock than the request means. All holders are of one
+ * kind, so one of them tells it for all; so does the first waiter of the queue. A mutex knows
  * nothing of a queue. */
 static bool rlock__entry_differs(const rlock__entry *entry, const rlock_request *request,
                                  int64_t now_us) {
     const rlock__member *first = RLOCK__OF(entry->queue.next, rlock__member, link);
-    char sort = rlock__sort(request);
+    char letter = rlock__letter(request);
     const rlock_link *at;
     for (at = entry->holders.next; RLOCK__HAS_KINDS && at != &entry->holders; at = at->next) {
         const rlock__member *member = RLOCK__OF(at, rlock__member, link);
         if (member->expires_us > now_us) {
-            return member->sort != sort;
+            return member->letter != letter;
         }
     }
-    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && sort != 's') ||
-           (sort != 'm' && !rlock__list_empty(&entry->queue) && first->sort != sort);
+    return (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us && letter != 's') ||
+           (letter != 'm' && !rlock__list_empty(&entry->queue) && first->letter != letter);
 }
 
 /* Serves the queue while there is room: the first waiter holds for one command timeout, and is

@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#define RLOCK__WORKS 8 /* the claims of a client here: a release asks for no memory */
+#define RLOCK__FLIGHTS 8 /* the claims of a client here: a release asks for no memory */
 #include "program.h"
 
 #define FINDINGS 20 /* of one row, after which the rest of it is left out */

@@ -410,8 +410,8 @@ static inline int sim_entropy(void *buffer, size_t size) {
 #endif
 #define RLOCK__RING_MIN 2   /* so few holds stand in the ring of their client ... */
 #define RLOCK__TICK_US 8192 /* ... and often in the same slot */
-#ifndef RLOCK__WORKS
-#define RLOCK__WORKS 2 /* so few are kept for requests */
+#ifndef RLOCK__FLIGHTS
+#define RLOCK__FLIGHTS 2 /* so few are kept for requests */
 #endif
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"

@@ -232,19 +232,19 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
 }
 
 /* Of a queued kind: the token, what it weighs and what it is. */
-static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char sort) {
+static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
     size_t n = rlock__token(redis->client, text, token);
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
-    text[n++] = sort;
+    text[n++] = letter;
     rlock__put_bytes(redis, text, n);
 }
 
 static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
-                                      char sort) {
+                                      char letter) {
     if (token) {
-        rlock__put_member(redis, token, weight, sort);
+        rlock__put_member(redis, token, weight, letter);
     } else {
         rlock__put_text(redis, "");
     }
@@ -382,7 +382,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     const rlock_terms *terms = request->terms;
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
-    char sort = rlock__sort(request);
+    char letter = rlock__letter(request);
     rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
@@ -390,14 +390,14 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
-    rlock__put_member(redis, whose ? request->token : 0, terms->weight, sort);
+    rlock__put_member(redis, whose ? request->token : 0, terms->weight, letter);
     rlock__put_number(redis, terms->permits);
     rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
     if (request->op == RLOCK_OP_SET_PERMITS) {
         rlock__put_number(redis, request->permits);
     } else if (request->op == RLOCK_OP_RELEASE) {
-        rlock__put_member_or_none(redis, request->next, terms->weight, sort);
+        rlock__put_member_or_none(redis, request->next, terms->weight, letter);
     } else if (acquire || request->op == RLOCK_OP_RENEW) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
@@ -407,7 +407,7 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     if (acquire) {
         const char *heard = redis->notify == RLOCK__NOTIFY_ON ? "1" : "1.5";
         rlock__put_text(redis, request->flags & RLOCK_REQUEST_ONCE ? "0" : heard);
-        rlock__put_member_or_none(redis, request->writer, terms->permits, sort);
+        rlock__put_member_or_none(redis, request->writer, terms->permits, letter);
         rlock__put_number(redis, request->fences);
     }
 }
