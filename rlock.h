@@ -658,12 +658,13 @@ typedef struct rlock_info {
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
-    bool sure;   /* when this request ran, no earlier attempt of it could be executed any more; that
+    bool
+        settled; /* when this request ran, no earlier attempt of it could be executed any more; that
                   none can be now, when the answer is read, is not enough */
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
-    bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
-    bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
-    bool spent;  /* acquire, a fault: the store sent a release of this token too, which may be
+    bool watched;    /* acquire, HELD: `woken` reports each change since this request ran */
+    bool undone;     /* fault OTHER: this attempt was surely not executed, nor will it be */
+    bool spent;      /* acquire, a fault: the store sent a release of this token too, which may be
                     executed late; so it is not asked for again */
     uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
                           were asked for; 0 = as asked for */
@@ -2614,7 +2615,7 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
     RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
-    if ((!fault && answer->sure) || (heard && *over_us && *over_us <= now_us)) {
+    if ((!fault && answer->settled) || (heard && *over_us && *over_us <= now_us)) {
         return true;
     }
     if (!heard) {
@@ -3234,7 +3235,7 @@ static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
         rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        answer.sure = true;
+        answer.settled = true;
         rlock__list_remove(&request->store.link);
         if (request->op == RLOCK_OP_ACQUIRE) {
             rlock__memory_acquire(session, request, &answer, now_us);
@@ -3619,13 +3620,13 @@ typedef struct rlock__sentinel {
     uint32_t count, at; /* how many they are, and which one is asked */
     uint32_t silent;    /* how many in a row had no answer */
     uint32_t behind;    /* how many in a row knew less than is known */
-    char *told;         /* the last answer: a host */
-    int told_port;
-    int64_t told_epoch; /* its config-epoch; -1 = unknown */
-    int64_t epoch;      /* the config-epoch of the address in use; -1 = unknown */
-    bool waited;        /* the command connection waits for an answer */
-    bool misled;        /* the address was tried, and has not worked yet */
-    bool heard;         /* on this connection there was an answer */
+    char *named;        /* the last answer: a host */
+    int named_port;
+    int64_t named_epoch; /* its config-epoch; -1 = unknown */
+    int64_t epoch;       /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;         /* the command connection waits for an answer */
+    bool misled;         /* the address was tried, and has not worked yet */
+    bool heard;          /* on this connection there was an answer */
 } rlock__sentinel;
 #endif
 
@@ -3711,12 +3712,13 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     uint32_t bytes;                   /* of commands in flight */
     uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
     uint32_t epoch;                   /* of the command connection, counted from first_epoch + 1 */
-    uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
-    uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
-    uint32_t moved_epoch; /* those up to this one were perhaps of another process */
+    uint32_t dead_up_to; /* connections above alive_up_to and up to this one execute nothing more */
+    uint32_t alive_up_to; /* connections up to this one may still execute something; 0 = none */
+    uint32_t moved_up_to; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    const char *told;     /* the script that is on its way in full: not sent again meanwhile */
-    char *buffer;         /* where commands are formatted */
+    const char
+        *script_in_flight; /* the script that is on its way in full: not sent again meanwhile */
+    char *buffer;          /* where commands are formatted */
     size_t length, room;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
@@ -5529,8 +5531,8 @@ static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
 
 /* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
-    RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
-    return epoch > redis->open_epoch && epoch <= redis->gone_epoch &&
+    RLOCK_ASSERT(redis->dead_up_to <= redis->epoch);
+    return epoch > redis->alive_up_to && epoch <= redis->dead_up_to &&
            rlock__epoch_ours(redis, epoch);
 }
 
@@ -5598,13 +5600,13 @@ static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const
     if (!rlock__same_identity(run_id, former)) {
         redis->lost_id = 0;
         if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
-            redis->gone_epoch = redis->epoch - 1;
-            redis->open_epoch =
-                redis->open_epoch > redis->moved_epoch ? redis->moved_epoch : redis->open_epoch;
+            redis->dead_up_to = redis->epoch - 1;
+            redis->alive_up_to =
+                redis->alive_up_to > redis->moved_up_to ? redis->moved_up_to : redis->alive_up_to;
         } else {
-            redis->moved_epoch = redis->epoch - 1;
-            redis->open_epoch =
-                redis->lost_epoch > redis->gone_epoch ? redis->lost_epoch : redis->open_epoch;
+            redis->moved_up_to = redis->epoch - 1;
+            redis->alive_up_to =
+                redis->lost_epoch > redis->dead_up_to ? redis->lost_epoch : redis->alive_up_to;
         }
     }
     memcpy(&redis->peer, &peer, sizeof peer);
@@ -5752,9 +5754,9 @@ static void rlock__conn_closed(rlock__conn *conn) {
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
         redis->lost_id = id;
-    } else if (main &&
-               (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
-        redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
+    } else if (main && (redis->lost_epoch <= redis->dead_up_to ||
+                        redis->lost_epoch <= redis->alive_up_to)) {
+        redis->dead_up_to = redis->epoch; /* every acquire on it was answered */
     }
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */
@@ -6103,9 +6105,9 @@ static void rlock__conn_end(rlock__conn *conn) {
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
-    answer->sure = !request->store.note || request->store.note == redis->epoch ||
-                   rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
+    answer->settled = !request->store.note || request->store.note == redis->epoch ||
+                      rlock__epoch_gone(redis, request->store.note);
+    if (answer->settled && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
         request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
@@ -6171,7 +6173,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
-    bool told = request && !redis->closing;
+    bool answers = request && !redis->closing;
     bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
     (void)ac;
@@ -6180,11 +6182,11 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     }
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_FAULT;
-    if (told && back) {
+    if (answers && back) {
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync->words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (told) {
+    } else if (answers) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
         answer.text = reply ? reply->str : rlock__lost_words(redis);
         answer.spent = !reply;
@@ -6625,7 +6627,7 @@ static void rlock__sentinel_free(rlock__sentinel *sentinel) {
     rlock__dealloc(sentinel->primary);
     rlock__dealloc(sentinel->username);
     rlock__dealloc(sentinel->password);
-    rlock__dealloc(sentinel->told);
+    rlock__dealloc(sentinel->named);
     rlock__dealloc(sentinel);
 }
 
@@ -6730,8 +6732,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
     const rlock__endpoint *endpoint = &redis->endpoint;
-    return endpoint->host && strcmp(endpoint->host, redis->sentinel->told) == 0 &&
-           endpoint->port == redis->sentinel->told_port;
+    return endpoint->host && strcmp(endpoint->host, redis->sentinel->named) == 0 &&
+           endpoint->port == redis->sentinel->named_port;
 }
 
 /* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
@@ -6745,8 +6747,8 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
         return;
     }
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
-        rlock__sentinel_moved(redis, sentinel->told, sentinel->told_port);
-        sentinel->told = NULL;
+        rlock__sentinel_moved(redis, sentinel->named, sentinel->named_port);
+        sentinel->named = NULL;
     }
     sentinel->epoch = epoch;
     rlock__sentinel_answered(redis);
@@ -6762,12 +6764,12 @@ static void rlock__on_sentinel_master(redisAsyncContext *ac, void *raw, void *da
         return;
     }
     rlock__conn_answered(conn);
-    conn->redis->sentinel->told_epoch = -1;
+    conn->redis->sentinel->named_epoch = -1;
     for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
         const redisReply *name = reply->element[i], *value = reply->element[i + 1];
         if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
             strcmp(name->str, "config-epoch") == 0) {
-            conn->redis->sentinel->told_epoch = strtoll(value->str, NULL, 10);
+            conn->redis->sentinel->named_epoch = strtoll(value->str, NULL, 10);
         }
     }
 }
@@ -6787,7 +6789,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
     bool failed = false;
-    int former = sentinel->told_port;
+    int former = sentinel->named_port;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
         return false;
     }
@@ -6797,12 +6799,12 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
         !rlock__is_host(host->str, (size_t)host->len)) {
         return false;
     }
-    sentinel->told_port = (int)strtol(port->str, NULL, 10);
-    *again =
-        sentinel->told && strcmp(sentinel->told, host->str) == 0 && sentinel->told_port == former;
-    rlock__dealloc(sentinel->told);
-    sentinel->told = rlock__copy_text(host->str, &failed);
-    return !failed && sentinel->told_port > 0 && sentinel->told_port <= 65535;
+    sentinel->named_port = (int)strtol(port->str, NULL, 10);
+    *again = sentinel->named && strcmp(sentinel->named, host->str) == 0 &&
+             sentinel->named_port == former;
+    rlock__dealloc(sentinel->named);
+    sentinel->named = rlock__copy_text(host->str, &failed);
+    return !failed && sentinel->named_port > 0 && sentinel->named_port <= 65535;
 }
 
 /* data: not NULL for the second question, after that for the epoch. */
@@ -6826,7 +6828,7 @@ static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *d
     } else if (data && !again) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
     } else if (data) {
-        rlock__sentinel_judge(conn->redis, sentinel->told_epoch);
+        rlock__sentinel_judge(conn->redis, sentinel->named_epoch);
     } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
         rlock__sentinel_answered(conn->redis);
     } else {
@@ -7063,17 +7065,17 @@ static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
     rlock__quarantine *quarantine = redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
-    bool told = reply->type == REDIS_REPLY_INTEGER;
+    bool known = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
     bool news;
     if (!*quarantine->marker) {
         return;
     }
-    if (rlock__is_node(redis) && !told && !quarantine->led && rlock__redirected(reply->str)) {
+    if (rlock__is_node(redis) && !known && !quarantine->led && rlock__redirected(reply->str)) {
         quarantine->unmapped = quarantine->led = true;
         return;
     }
-    if (told) {
+    if (known) {
         bool sane = reply->integer >= 0 && reply->integer <= quarantine->ms;
         int64_t left_ms = sane ? reply->integer : quarantine->ms;
         quarantine->led = false;
@@ -7180,8 +7182,8 @@ static void rlock__quarantine_free(rlock__redis *redis) {
 
 /* The handshake is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__handshake_over(rlock__redis *redis) {
-    if (redis->lost_epoch > redis->gone_epoch) {
-        redis->open_epoch = redis->lost_epoch;
+    if (redis->lost_epoch > redis->dead_up_to) {
+        redis->alive_up_to = redis->lost_epoch;
     }
     redis->lost_id = 0;
     redis->changes = RLOCK__CHANGES_TRACKED;
@@ -7303,7 +7305,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
     } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
-        redis->gone_epoch = redis->lost_epoch;
+        redis->dead_up_to = redis->lost_epoch;
     }
     if (!conn->outstanding) {
         rlock__conn_handshake(conn);
@@ -7811,8 +7813,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->queue_wanted = true;
         rlock__track(redis);
     }
-    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
-                  ((const rlock__command *)request->store.data)->heard;
+    answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
+                     ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -7881,7 +7883,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
     (void)ac;
     redis->bytes -= command->bytes;
-    redis->told = command->tells ? NULL : redis->told;
+    redis->script_in_flight = command->tells ? NULL : redis->script_in_flight;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     } else if (command->op == RLOCK_OP_ACQUIRE ||
@@ -7962,7 +7964,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
         if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL &&
-            redis->told == rlock__script_of(redis, request)) {
+            redis->script_in_flight == rlock__script_of(redis, request)) {
             request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEHIND;
         }
         command->tells = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL;
@@ -8036,7 +8038,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         sent = rlock__command_send(redis, command, rlock__on_reply);
     }
     if (sent && command->tells) {
-        redis->told = rlock__script_of(redis, command->requests[0]);
+        redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
@@ -9101,7 +9103,7 @@ typedef struct rlock__cluster { /* one client of it */
     rlock_link waiting;                /* requests, until there is a map */
     rlock_link refused;                /* those to be answered with the fault that they note */
     rlock_timer timer;                 /* the next question for the map, and the answers to those */
-    rlock__node *told;                 /* who said MOVED last, and so knows more */
+    rlock__node *map_source;           /* who said MOVED last, and so knows more */
     int64_t asked_us;                  /* when the map was asked for last; 0 = never */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
@@ -9220,8 +9222,8 @@ static void rlock__node_epochs(rlock__node *node) {
     uint32_t first = node->cluster->epochs;
     node->cluster->epochs =
         first < RLOCK__EPOCHS_MIXED - 2 * RLOCK__EPOCHS ? first + RLOCK__EPOCHS : 0;
-    redis->first_epoch = redis->epoch = redis->gone_epoch = first;
-    redis->open_epoch = redis->moved_epoch = redis->lost_epoch = first;
+    redis->first_epoch = redis->epoch = redis->dead_up_to = first;
+    redis->alive_up_to = redis->moved_up_to = redis->lost_epoch = first;
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
@@ -9327,8 +9329,8 @@ static void rlock__node_free(rlock__node *node) {
     if (node->redis) {
         rlock__redis_close(node->redis);
     }
-    if (cluster->told == node) {
-        cluster->told = NULL;
+    if (cluster->map_source == node) {
+        cluster->map_source = NULL;
     }
     cluster->nodes[node->number - 1] = NULL;
     rlock__dealloc(node->host);
@@ -9415,7 +9417,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
         return false;
     }
-    cluster->told = ask ? cluster->told : node;
+    cluster->map_source = ask ? cluster->map_source : node;
     rlock__cluster_want(cluster);
 #if RLOCK__HAS_REPLICAS
     if (!ask && node->redis->quarantine && !rlock__quarantine_waits(node->redis)) {
@@ -9563,7 +9565,7 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     }
     cluster->barren = false;
     /* Somebody else may have its slots soon; or a node said MOVED after the question had left. */
-    cluster->wanted = down || cluster->told;
+    cluster->wanted = down || cluster->map_source;
     rlock__cluster_plan(cluster);
 }
 
@@ -9630,9 +9632,9 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Returns a node that can be asked for the map, or NULL: the one that knows more, or the next. */
 static rlock__node *rlock__cluster_ready(rlock__cluster *cluster) {
-    rlock__node *node = cluster->told;
+    rlock__node *node = cluster->map_source;
     uint32_t i;
-    cluster->told = NULL;
+    cluster->map_source = NULL;
     if (node && rlock__node_ready(node) && !node->asked) {
         return node;
     }
@@ -9873,7 +9875,7 @@ static void rlock__cluster_flush(void *state) {
         rlock__redis_flush(node->redis);
         if (node->redis->shards_moved) {
             node->redis->shards_moved = false;
-            cluster->told = node;
+            cluster->map_source = node;
             rlock__cluster_want(cluster);
         }
 #if RLOCK__HAS_REPLICAS
@@ -10377,7 +10379,7 @@ typedef struct rlock__vote { /* what one server knows of a token */
     bool refused; /* it may not say yes in this round */
     bool spent;   /* a release of this token was sent, and may come late: it is not used again */
     bool stolen;  /* another's token is there */
-    bool told;    /* ... and what becomes of it is told */
+    bool watched; /* ... and what becomes of it is told */
     struct rlock__ballot *ballot;
     rlock__server *server;
     int64_t sent_us, lease_ms; /* as it was confirmed last */
@@ -10691,7 +10693,8 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
 /* Whether enough has been said, and what it means. */
 static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
-    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, told = 0, i;
+    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, watched = 0,
+        i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
@@ -10706,8 +10709,8 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             if (vote->stolen) {
                 stolen++;
             }
-            if (vote->told) {
-                told++;
+            if (vote->watched) {
+                watched++;
             }
         }
     }
@@ -10721,7 +10724,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         done = *yes >= need;
     }
     memset(answer, 0, sizeof *answer);
-    answer->sure = true; /* what may come yet is cleaned up here */
+    answer->settled = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
         rlock__round_info(ballot, done ? need : 0);
         answer->info = &ballot->quorum->info;
@@ -10730,7 +10733,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             *yes || *no <= may_fail; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
-        answer->told = !contested && told >= need;
+        answer->watched = !contested && watched >= need;
     } else if (refused) {
         answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
     } else if (!done && possible) {
@@ -10869,7 +10872,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         answer.outcome = (rlock_outcome)ballot->outcome;
         answer.fault = (rlock_fault)ballot->fault;
         answer.left_ms = ballot->left_ms;
-        answer.sure = true;
+        answer.settled = true;
         rlock__round_answer(ballot, &answer);
         return;
     }
@@ -10972,7 +10975,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
-    vote->told = answer->told;
+    vote->watched = answer->watched;
     if (release && rlock__vote_gone(vote, answer)) {
         vote->has = RLOCK__NOT_THERE;
         vote->over_us = 0;
@@ -11003,7 +11006,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
                                                   : asked->lease_ms;
         }
     } else {
-        bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
+        bool gone = answer->settled || vote->has == RLOCK__NOT_THERE;
         vote->word = RLOCK__NO;
         vote->stolen = answer->outcome != RLOCK_OUTCOME_GONE;
         if (!release) {
@@ -11177,7 +11180,7 @@ static void rlock__quorum_fire(rlock_timer *timer) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        answer.sure = true;
+        answer.settled = true;
         answer.outcome = RLOCK_OUTCOME_GONE;
         if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
             answer.outcome = RLOCK_OUTCOME_FAULT;
@@ -11549,7 +11552,7 @@ static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
         const rlock__vote *refused = first->word == RLOCK__NO ? first : second;
         answer->left_ms = refused->left_ms;
-        answer->told = refused->told;
+        answer->watched = refused->watched;
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT && second->word == RLOCK__FAILED &&
                second->fault == answer->fault && second->server->text[0]) {
         answer->text = second->server->text;
@@ -11782,9 +11785,9 @@ typedef struct rlock__claim {
     bool yields : 1;          /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;            /* granted, and the next waiter at the server was of this client */
     bool counted : 1;         /* as acquired, and not as lost */
-    bool exists : 1;          /* the token may be at the server */
+    bool may_exist : 1;       /* the token may be at the server */
     bool registered : 1;      /* the store watches the key for this hold */
-    bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool retry : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
@@ -11859,15 +11862,15 @@ static const rlock_terms *rlock__terms_of(const rlock *lock) {
 
 /* What a handle is about to tell goes before what its claim is about to do. */
 static rlock__state rlock__state_of(const rlock *lock) {
-    static const uint8_t told[] = {/* [rlock_event_kind] */
-                                   RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
-                                   RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
-    static const uint8_t doing[] = {/* [phase] */
-                                    RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
-                                    RLOCK__RELEASING_STATE};
-    RLOCK_ASSERT(lock->ready.event < sizeof told);
-    return (rlock__state)(lock->ready.event || !lock->claim ? told[lock->ready.event]
-                                                            : doing[lock->claim->phase]);
+    static const uint8_t by_event[] = {/* [rlock_event_kind] */
+                                       RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
+                                       RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
+    static const uint8_t by_phase[] = {/* [phase] */
+                                       RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
+                                       RLOCK__RELEASING_STATE};
+    RLOCK_ASSERT(lock->ready.event < sizeof by_event);
+    return (rlock__state)(lock->ready.event || !lock->claim ? by_event[lock->ready.event]
+                                                            : by_phase[lock->claim->phase]);
 }
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
@@ -12189,9 +12192,9 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
     if (flight) {
         bool maybe = client->store->forget(client->store_state, &flight->request);
-        RLOCK_ASSERT(claim->exists || flight->request.op == RLOCK_OP_ACQUIRE);
+        RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
-            claim->exists = true;
+            claim->may_exist = true;
         }
         if (maybe && flight->request.op == RLOCK_OP_RENEW) {
             claim->cut = true;
@@ -12217,23 +12220,23 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
  */
 
 /* What a handle has behind its rlock__more, if its client has the hook. */
-typedef struct rlock__told {
+typedef struct rlock__times {
     int64_t since_us;    /* when its acquire was asked for, or its hold was granted */
     int64_t due_us;      /* when the next renewal is due, or was */
     int64_t handed_us;   /* when the hold that it is told of next was handed to it */
     int64_t released_us; /* when its last hold was released */
     int64_t begun_us;    /* when its first acquire was asked for */
     uint32_t number;
-} rlock__told;
+} rlock__times;
 
 /* True if somebody is told: all that reports cost without a hook. */
 static bool rlock__reports(const rlock_client *client) {
     return RLOCK__HAS_REPORTS && client->on_event;
 }
 
-static rlock__told *rlock__told_of(const rlock *lock) {
+static rlock__times *rlock__times_of(const rlock *lock) {
     RLOCK_ASSERT(rlock__reports(lock->gate->client) && lock->more);
-    return (rlock__told *)(void *)(lock->more + 1);
+    return (rlock__times *)(void *)(lock->more + 1);
 }
 
 static void rlock__report_send(const rlock_client *client, rlock_report *report) {
@@ -12244,29 +12247,29 @@ static void rlock__report_send(const rlock_client *client, rlock_report *report)
 
 /* Fills in the times, and notes those that a later report needs. */
 static void rlock__report_times(rlock_report *report, const rlock__claim *claim) {
-    rlock__told *told = rlock__told_of(claim->lock);
+    rlock__times *times = rlock__times_of(claim->lock);
     int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
-        told->since_us = now_us;
-        told->begun_us = told->begun_us ? told->begun_us : now_us;
+        times->since_us = now_us;
+        times->begun_us = times->begun_us ? times->begun_us : now_us;
     }
-    report->begun_us = told->begun_us;
+    report->begun_us = times->begun_us;
     if (report->kind == RLOCK_REPORT_ASKED) {
         return;
     }
-    report->span_us = now_us - told->since_us;
+    report->span_us = now_us - times->since_us;
     if (report->kind == RLOCK_REPORT_LET_GO) {
-        report->span_us = now_us - told->released_us;
+        report->span_us = now_us - times->released_us;
     } else if (report->kind == RLOCK_REPORT_RENEWED) {
-        report->span_us = now_us > told->due_us ? now_us - told->due_us : 0;
+        report->span_us = now_us > times->due_us ? now_us - times->due_us : 0;
     } else if (report->kind == RLOCK_REPORT_GRANTED) {
-        told->since_us = now_us;
-        report->hand_us = claim->yields ? now_us - told->handed_us : -1;
+        times->since_us = now_us;
+        report->hand_us = claim->yields ? now_us - times->handed_us : -1;
     } else if (ends) {
-        told->released_us = now_us;
+        times->released_us = now_us;
     }
     if (ends || report->kind == RLOCK_REPORT_GRANTED || report->kind == RLOCK_REPORT_RENEWED) {
         report->left_us = left_us;
@@ -12293,7 +12296,7 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
         report.lock = lock;
-        report.handle = rlock__told_of(lock)->number;
+        report.handle = rlock__times_of(lock)->number;
         report.text = status != RLOCK_OK && rlock__handle_of(claim) ? lock->more->text : NULL;
         rlock__report_times(&report, claim);
     }
@@ -12317,7 +12320,7 @@ static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->lock->gate->client;
     if (rlock__reports(client)) {
-        rlock__told_of(next->lock)->handed_us = client->now_us;
+        rlock__times_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
     }
 }
@@ -12325,8 +12328,8 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
     if (rlock__reports(claim->lock->gate->client)) {
-        rlock__told *told = rlock__told_of(claim->lock);
-        told->due_us = sooner ? rlock__min(told->due_us, due_us) : due_us;
+        rlock__times *times = rlock__times_of(claim->lock);
+        times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;
     }
 }
 
@@ -12571,10 +12574,10 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
-    flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= claim->may_exist ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
-    claim->again = false;
+    claim->retry = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
@@ -12593,7 +12596,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         rlock__claim_submit(claim, request);
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
-        claim->again = true;
+        claim->retry = true;
         gate->waiters->attempting = NULL;
         rlock_timer_set(client, &gate->waiters->timer, client->now_us + RLOCK__SOON_US);
     }
@@ -12892,9 +12895,9 @@ static bool rlock__contend_join(rlock__claim *claim) {
 
 static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
-    bool told = gate->tracked || answer->told;
+    bool watched = gate->tracked || answer->watched;
     rlock__gate_track(gate);
-    if ((!told && rlock__pushed(gate)) || gate->waiters->dirty) {
+    if ((!watched && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -12964,8 +12967,8 @@ static bool rlock__queue_join(rlock__claim *claim) {
 
 /* The waiter stands in the queue now. */
 static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer) {
-    claim->exists = true;
-    if (claim->again) {
+    claim->may_exist = true;
+    if (claim->retry) {
         rlock__claim_attempt(claim, true); /* notified meanwhile */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(claim->lock->gate));
@@ -12980,7 +12983,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->in_flight && (claim->again || weight < least)) {
+        if (!claim->in_flight && (claim->retry || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
         if (gate->kind->letter != 's') {
@@ -12996,7 +12999,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
 static void rlock__queue_again(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
-        claim->again = true;
+        claim->retry = true;
     }
     rlock__queue_attempt(gate);
 }
@@ -13032,7 +13035,7 @@ static void rlock__queue_granted(rlock__claim *claim, const rlock_request *reque
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
-            reader->again = true;
+            reader->retry = true;
             if (!reader->in_flight) {
                 rlock__claim_attempt(reader, true);
             }
@@ -13128,7 +13131,7 @@ static int64_t rlock__position_ms(const rlock_client *client) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
-    bool named = first && held->ours && !first->in_flight && first->exists;
+    bool named = first && held->ours && !first->in_flight && first->may_exist;
     return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
@@ -13180,7 +13183,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->exists);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->may_exist);
     if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
@@ -13210,11 +13213,11 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     bool held = claim->phase == RLOCK__HOLDING;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
-    if (!held && !claim->exists) {
+    if (!held && !claim->may_exist) {
         rlock__claim_gone(claim);
         return;
     }
-    claim->exists = true;
+    claim->may_exist = true;
     claim->joined = !held && rlock__queued(claim->lock->gate);
     claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
@@ -13294,7 +13297,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
-    RLOCK_ASSERT(claim->exists);
+    RLOCK_ASSERT(claim->may_exist);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -13424,7 +13427,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
-static void rlock__acquire_again(rlock__claim *claim, bool exists) {
+static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     rlock__gate *gate = claim->lock->gate;
     rlock_client *client = gate->client;
     rlock *lock = claim->lock;
@@ -13434,7 +13437,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
         if (!rlock__gate_opens(gate)) {
-            claim->exists = exists;
+            claim->may_exist = may_exist;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
             return;
         }
@@ -13443,8 +13446,8 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
     rlock__lock_words(lock, NULL);
-    claim->exists = exists;
-    claim->again = true; /* of a queued kind it is asked for although others stand before it */
+    claim->may_exist = may_exist;
+    claim->retry = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
     if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
@@ -13460,8 +13463,8 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    if (answer->sure) {
-        claim->exists = false;
+    if (answer->settled) {
+        claim->may_exist = false;
     }
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
@@ -13479,7 +13482,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
     rlock *lock = spent->lock;
     rlock__claim *claim;
-    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->in_flight);
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->may_exist && !spent->in_flight);
     rlock__claim_orphan(spent);
     claim = rlock__claim_new(lock);
     if (!claim) {
@@ -13499,7 +13502,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (rlock__may_exist(answer) || answer->spent) {
-        claim->exists = true;
+        claim->may_exist = true;
     }
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
@@ -13509,7 +13512,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     }
     claim = answer->spent ? rlock__attempt_anew(claim) : claim;
     if (claim) {
-        claim->again = true; /* it may not be in the queue, or has an offer that ends */
+        claim->retry = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }
 }
@@ -13518,12 +13521,12 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 static void rlock__attempt_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = claim->lock;
-    bool up = client->up, existed = claim->exists;
+    bool up = client->up, existed = claim->may_exist;
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
-    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
+    if (status != RLOCK_ERR_TIMEOUT && claim->may_exist && !existed) {
         status = RLOCK_ERR_UNKNOWN;
     } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
@@ -13549,14 +13552,14 @@ static const char *rlock__expired_words(const rlock__claim *held) {
                                    : "no renewal was answered in time";
 }
 
-/* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
-static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
+/* Ends a hold as lost. `may_exist`: the token may be at the server, or arrive there: release it. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may_exist) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim));
     if (lock->ready.event) {
-        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
+        rlock__acquire_again(claim, may_exist); /* nobody was told of it yet */
         return;
     }
     gate->references++;
@@ -13575,7 +13578,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
-    if (exists) {
+    if (may_exist) {
         rlock__claim_let_go(claim);
     } else {
         rlock__claim_recall(claim);
@@ -13610,7 +13613,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
         claim->next_us = due_us;
     } else {
         claim->check_us = due_us;
-        claim->again = true;
+        claim->retry = true;
     }
     rlock__claim_arm(claim);
 }
@@ -13620,7 +13623,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->may_exist);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
     if (claim->cut) {
         lease_ms = rlock__min(lease_ms, claim->longest_ms);
@@ -13628,7 +13631,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
     if (request) {
-        claim->again = false;
+        claim->retry = false;
         if (renewal) {
             renewal->sent = true;
         }
@@ -13643,7 +13646,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->in_flight) {
-        claim->again = true;
+        claim->retry = true;
     } else {
         rlock__holding_submit(claim, 0, true);
     }
@@ -13676,7 +13679,7 @@ static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     bool many =
         client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
-    bool check = claim->again || (claim->registered && many);
+    bool check = claim->retry || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
         if (claim->lock->gate->pushing && !rlock__heard(claim)) {
@@ -13784,7 +13787,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
-    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
+    if (claim->retry || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
         delay_us = RLOCK__HURRY_US;
     }
     rlock__holding_retry(claim, client->now_us + delay_us);
@@ -13804,7 +13807,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_GONE) {
-        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->settled || others);
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
@@ -13812,7 +13815,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         if (fault) {
             rlock__hold_fault(claim, answer->text);
         }
-        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->settled && !fault) || others);
         return;
     }
     if (fault) {
@@ -13821,7 +13824,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         rlock__renewed(claim, request, answer);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->in_flight &&
-        (rlock__renewal(claim->lock) || (claim->again && !fault))) {
+        (rlock__renewal(claim->lock) || (claim->retry && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
 }
@@ -13872,7 +13875,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
         rlock__acquire_again(claim, true);
         return;
     }
-    claim->exists = true;
+    claim->may_exist = true;
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
@@ -13888,7 +13891,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
-    if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
+    if (claim->retry) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
     rlock__mode_of(claim->lock->gate)->granted(claim, request, answer);
@@ -13943,7 +13946,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
-    if (held->in_flight || next->in_flight || next->exists) {
+    if (held->in_flight || next->in_flight || next->may_exist) {
         return NULL;
     }
     if (next->lock->fencing != (held->fence != 0)) {
@@ -13965,7 +13968,7 @@ static bool rlock__hand_over(rlock__claim *held) {
         return false;
     }
     to = next->lock;
-    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
+    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->may_exist);
     RLOCK_ASSERT(to != held->lock);
     rlock__report_handed(held, next);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);
@@ -14546,7 +14549,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     } else if (waits && rlock__queued(gate) && !waits->in_flight) {
         rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
-        waits->again = true;
+        waits->retry = true;
     }
 }
 
@@ -15212,17 +15215,17 @@ static int rlock__call(const rlock *lock, int call) {
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
     rlock_client *client = lock->gate->client;
-    size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
+    size_t times = rlock__reports(client) ? sizeof(rlock__times) : 0;
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
-        !told) {
+        !times) {
         return true;
     }
-    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + told);
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + times);
     if (!lock->more) {
         return false;
     }
-    if (told) {
-        rlock__told_of(lock)->number = ++client->numbers;
+    if (times) {
+        rlock__times_of(lock)->number = ++client->numbers;
     }
     lock->more->hold_ms = options->max_hold_ms;
     lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;
@@ -15634,4 +15637,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 0efbf4c56a8221be */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1a91c521cf513db4 */

@@ -538,7 +538,7 @@ static inline void rlock__testing_execute(rlock__testing_letter *letter) {
 static inline void rlock__testing_refuse(rlock__testing_letter *letter) {
     letter->answer.outcome = RLOCK_OUTCOME_FAULT;
     letter->answer.fault = RLOCK_FAULT_BUSY;
-    letter->answer.sure = true;
+    letter->answer.settled = true;
     letter->answer.text = "OOM command not allowed when used memory > 'maxmemory'.";
     rlock__testing_remove(&letter->link);
     rlock__testing_say(letter);
@@ -872,7 +872,7 @@ static inline void rlock__testing_conn_fire(rlock_timer *timer) {
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = RLOCK_FAULT_NOMEM;
-    answer.sure = true;
+    answer.settled = true;
     rlock__testing_list(&refused);
     rlock__testing_move(&refused, &conn->refused);
     while (refused.next != &refused) {

@@ -169,7 +169,7 @@ static void file_execute(file_client *files, rlock_request *request, rlock_answe
     char name[2 * FILE_KEY_MAX + 1], token[64];
     int64_t now_us, left_us;
     memset(answer, 0, sizeof *answer);
-    answer->sure = true; /* nothing can arrive late: no request ever leaves this process */
+    answer->settled = true; /* nothing can arrive late: no request ever leaves this process */
     file_name(name, request->key, request->key_len);
     snprintf(token, sizeof token, "%s:%llu", rlock_client_id(files->client),
              (unsigned long long)request->token);
@@ -186,7 +186,7 @@ static void file_execute(file_client *files, rlock_request *request, rlock_answe
     } else if (acquire && left_us > 0 && !mine) {
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = (left_us + 999) / 1000;
-        answer->told = files->told;
+        answer->watched = files->told;
     } else if (!acquire && !mine) {
         answer->outcome = left_us > 0 ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
     }

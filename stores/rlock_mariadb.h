@@ -870,7 +870,7 @@ static inline void rlock__my_answer_text(rlock__my *my, rlock_request *request, 
         return;
     }
     memset(&answer, 0, sizeof answer);
-    answer.sure = request->store.note == my->epoch || rlock__my_gone(my, request->store.note);
+    answer.settled = request->store.note == my->epoch || rlock__my_gone(my, request->store.note);
     answer.outcome = numbers[0] == 4 ? RLOCK_OUTCOME_FAULT : (rlock_outcome)numbers[0];
     answer.fault = RLOCK_FAULT_TYPE;
     if (numbers[0] == 4) {
@@ -883,7 +883,7 @@ static inline void rlock__my_answer_text(rlock__my *my, rlock_request *request, 
         answer.fence = request->fences ? (uint64_t)numbers[2] : 0;
         answer.ours = rlock__my_queued(request) && numbers[3] == 1;
     }
-    if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
+    if (answer.settled && answer.outcome != RLOCK_OUTCOME_FAULT) {
         request->store.note = 0; /* this attempt is over */
     }
     if (request->op == RLOCK_OP_FORCE && answer.outcome == RLOCK_OUTCOME_DONE) {

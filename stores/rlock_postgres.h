@@ -1021,7 +1021,7 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
         return;
     }
     memset(&answer, 0, sizeof answer);
-    answer.sure = rlock__pg_sure(pg, request);
+    answer.settled = rlock__pg_sure(pg, request);
     answer.outcome = outcome == 4 ? RLOCK_OUTCOME_FAULT : (rlock_outcome)outcome;
     answer.fault = RLOCK_FAULT_TYPE;
     if (outcome == 4) {
@@ -1033,11 +1033,12 @@ static inline void rlock__pg_answer_row(rlock__pg *pg, rlock_request *request,
         answer.left_ms = rlock__pg_column(result, 1);
         answer.fence = request->fences ? (uint64_t)rlock__pg_column(result, 2) : 0;
         answer.ours = queued && PQgetvalue(result, 0, 3)[0] == 't';
-        answer.told = (request->flags & RLOCK_REQUEST_TRACK) && !queued && /* it was noted there */
-                      !rlock__pg_several(request) && pg->pushing &&
-                      (listened >> rlock__pg_channel(request->key, request->key_len) & 1);
+        answer.watched = (request->flags & RLOCK_REQUEST_TRACK) &&
+                         !queued && /* it was noted there */
+                         !rlock__pg_several(request) && pg->pushing &&
+                         (listened >> rlock__pg_channel(request->key, request->key_len) & 1);
     }
-    if (answer.sure && answer.outcome != RLOCK_OUTCOME_FAULT) {
+    if (answer.settled && answer.outcome != RLOCK_OUTCOME_FAULT) {
         request->store.note = 0; /* this attempt is over */
     }
     if (request->op == RLOCK_OP_FORCE && answer.outcome == RLOCK_OUTCOME_DONE) {

@@ -496,7 +496,7 @@ static inline void rlock__zk_answer_plain(rlock__zk_op *op, rlock_outcome outcom
     rlock_answer answer;
     memset(&answer, 0, sizeof answer);
     answer.outcome = outcome;
-    answer.sure = true;
+    answer.settled = true;
     answer.left_ms = -1;
     rlock__zk_answer(op, &answer);
 }
@@ -522,7 +522,7 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
     const char *wrong = NULL;
     int64_t lease_ms = most_ms < op->lease_ms ? (most_ms > 0 ? most_ms : 1) : op->lease_ms;
     memset(&answer, 0, sizeof answer);
-    answer.sure = true;
+    answer.settled = true;
     answer.lease_ms = lease_ms == op->lease_ms ? 0 : lease_ms;
     if (op->lease_ms && node->end_us < op->sent_us + lease_ms * 1000) {
         node->end_us = op->sent_us + lease_ms * 1000;
@@ -975,7 +975,7 @@ static inline void rlock__zk_on_before(int rc, const char *value, int value_len,
     }
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_HELD;
-    answer.sure = answer.told = true;
+    answer.settled = answer.watched = true;
     answer.left_ms = -1;
     rlock__zk_answer(op, &answer);
 }
@@ -1167,7 +1167,7 @@ static inline void rlock__zk_inspect(rlock__zk_op *op, const rlock__zk_line *lin
     rlock_answer answer;
     memset(&answer, 0, sizeof answer);
     memset(info, 0, sizeof *info);
-    answer.sure = true;
+    answer.settled = true;
     answer.info = info;
     info->holders = line->holders;
     info->left_ms = line->holders ? -1 : 0;
@@ -1188,7 +1188,7 @@ static inline void rlock__zk_answer_count(rlock__zk_op *op) {
     memset(&answer, 0, sizeof answer);
     memset(&op->zk->info, 0, sizeof op->zk->info);
     op->zk->info.holders = op->count;
-    answer.sure = true;
+    answer.settled = true;
     answer.info = &op->zk->info;
     rlock__zk_answer(op, &answer);
 }

@@ -156,7 +156,7 @@ static void second_is_not_asked_for_what_the_first_refuses(void **state) {
     struct owner *once = asks(false, 0), *waits;
     rlock_answer held = scripted_held(700);
     (void)state;
-    held.told = true;
+    held.watched = true;
     scripted_reply(&from, RLOCK_OP_ACQUIRE, scripted_held(700));
     SAME(once->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
     SAME(once->seen[RLOCK_ACQUIRED].remaining_ms, 700);

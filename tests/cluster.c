@@ -239,10 +239,10 @@ static void attempts_at_two_nodes_stay_in_doubt_at_both(void **state) {
     static rlock__redis redis;
 
     (void)state;
-    redis.first_epoch = redis.open_epoch = 1024;
+    redis.first_epoch = redis.alive_up_to = 1024;
     redis.last_epoch = 2048;
     redis.epoch = 1030;
-    redis.gone_epoch = 1029;
+    redis.dead_up_to = 1029;
     assert_int_equal(rlock__epoch_noted(&redis, 0), 1030);
     assert_int_equal(rlock__epoch_noted(&redis, 1028), 1030);
     assert_int_equal(rlock__epoch_noted(&redis, 1030), 1030);

@@ -1236,7 +1236,7 @@ static void node_whose_connection_is_broken_is_not_asked_for_the_map(void **stat
     memset(guarded.maps, 0, sizeof guarded.maps);
     assert_true(cluster_of(client)->wanted);
     cluster_of(client)->turn = 0;
-    cluster_of(client)->told = node_of(client, 0);
+    cluster_of(client)->map_source = node_of(client, 0);
     commands_last = 1;
     stage.now_us += 1100000;
     stage_fires();

@@ -167,15 +167,16 @@ static void link_answer(struct link *link, struct message *message) {
     if (request == NULL || !link->up || message->epoch != link->epoch) {
         return;
     }
-    answer.sure = !request->store.note || request->store.note == link->epoch || !message->haunted;
-    request->store.note = answer.sure ? 0 : request->store.note;
+    answer.settled =
+        !request->store.note || request->store.note == link->epoch || !message->haunted;
+    request->store.note = answer.settled ? 0 : request->store.note;
     link->events->answered(link->owner, request, &answer);
 }
 
 static void link_iterates(struct link *link) {
     rlock_answer answer = scripted_fault(RLOCK_FAULT_UNKNOWN, NULL);
     int i;
-    answer.sure = false;
+    answer.settled = false;
     link->told = link->up;
     if (link->up) {
         link->epoch++;

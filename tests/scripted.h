@@ -91,7 +91,7 @@ static inline rlock_answer scripted_plain(rlock_outcome outcome) {
     rlock_answer answer;
     memset(&answer, 0, sizeof answer);
     answer.outcome = outcome;
-    answer.sure = true;
+    answer.settled = true;
     answer.left_ms = -1;
     return answer;
 }
@@ -116,13 +116,13 @@ static inline rlock_answer scripted_held(int64_t left_ms) {
 static inline rlock_answer scripted_fault(rlock_fault fault, const char *text) {
     rlock_answer answer = scripted_plain(RLOCK_OUTCOME_FAULT);
     answer.fault = fault;
-    answer.sure = fault != RLOCK_FAULT_UNKNOWN;
+    answer.settled = fault != RLOCK_FAULT_UNKNOWN;
     answer.text = text;
     return answer;
 }
 
 static inline rlock_answer scripted_unsure(rlock_answer answer) {
-    answer.sure = false;
+    answer.settled = false;
     return answer;
 }
 

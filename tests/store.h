@@ -473,7 +473,7 @@ static void raw_answers_are_those_of_the_contract(void **state) {
     IS(raw_outcome(RLOCK_OP_RELEASE, 8, 0), RLOCK_OUTCOME_GONE);
     IS(raw_outcome(RLOCK_OP_RENEW, 8, 1000), RLOCK_OUTCOME_GONE);
     IS(raw_outcome(RLOCK_OP_ACQUIRE, 8, STORE_LEASE_MS), RLOCK_OUTCOME_DONE);
-    assert_true(raw.last.sure);
+    assert_true(raw.last.settled);
     IS(raw_outcome(RLOCK_OP_ACQUIRE, 9, STORE_LEASE_MS), RLOCK_OUTCOME_HELD);
     LEFT(raw.last.left_ms);
     IS(raw_outcome(RLOCK_OP_ACQUIRE, 8, STORE_LEASE_MS), RLOCK_OUTCOME_DONE); /* it is there */
@@ -482,7 +482,7 @@ static void raw_answers_are_those_of_the_contract(void **state) {
     IS(raw_outcome(RLOCK_OP_RENEW, 8, 0), RLOCK_OUTCOME_DONE);
     IS(raw_outcome(RLOCK_OP_RENEW, 8, STORE_LEASE_MS), RLOCK_OUTCOME_DONE);
     IS(raw_outcome(RLOCK_OP_RELEASE, 8, 0), RLOCK_OUTCOME_DONE);
-    assert_true(raw.last.sure);
+    assert_true(raw.last.settled);
     again = raw_outcome(RLOCK_OP_RELEASE, 8, 0); /* a quorum may still be at it */
     assert_true(again == RLOCK_OUTCOME_GONE || again == RLOCK_OUTCOME_DONE);
     IS(raw_outcome(RLOCK_OP_ACQUIRE, 9, STORE_LEASE_MS), RLOCK_OUTCOME_DONE);

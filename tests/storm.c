@@ -324,7 +324,7 @@ static void execute(struct command *command) {
     bool ours = there && held->number == command->number && held->token == command->token;
     int64_t until_us = command->execute_us + command->lease_ms * 1000;
     command->executed = true;
-    command->answer.sure = is_sure(command);
+    command->answer.settled = is_sure(command);
     command->answer.left_ms = -1;
     if (command->refused) {
         command->answer.outcome = RLOCK_OUTCOME_FAULT;
@@ -343,7 +343,7 @@ static void execute(struct command *command) {
     if (in(LIES) && one_in(3)) {
         command->answer.outcome = (rlock_outcome)roll(RLOCK_OUTCOME_FAULT + 1);
         command->answer.fault = (rlock_fault)roll(RLOCK_FAULT_OTHER + 1);
-        command->answer.sure = one_in(2);
+        command->answer.settled = one_in(2);
         command->answer.left_ms = one_in(4) ? INT64_MAX / 2000 : (int64_t)roll(100) - 1;
     }
     trace("  server: op %d of %d, token %d, key %d: %d, %lld ms left%s", command->op,

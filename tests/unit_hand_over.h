@@ -278,7 +278,7 @@ static void waiter_that_was_refused_before_the_release_asks_again(void **state) 
     struct owner *holds = holder("key", 10000), *waits = handle("key");
     rlock_answer held = scripted_held(9000);
     (void)state;
-    held.told = true;
+    held.watched = true;
     run_ms(50); /* too old to be handed on: others would come first */
     SAME(owner_release(holds), RLOCK_OK);
     SAME(owner_acquire(waits, RLOCK_FOREVER, 10000), RLOCK_OK);

@@ -356,7 +356,7 @@ static void waiter_and_holder_look_when_push_is_back(void **state) {
 
 static rlock_answer held_and_told(int64_t left_ms) {
     rlock_answer answer = scripted_held(left_ms);
-    answer.told = true;
+    answer.watched = true;
     return answer;
 }
 

@@ -302,7 +302,7 @@ static void waiter_that_a_majority_tells_of_changes_sleeps(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     rlock_answer held = scripted_held(60000);
     (void)state;
-    held.told = true;
+    held.watched = true;
     push_all();
     SAME(owner_acquire(owner, RLOCK_FOREVER, LEASE_MS), RLOCK_OK);
     reply(RLOCK_OP_ACQUIRE, 0, MAJORITY, held);
@@ -618,11 +618,11 @@ static void release_of_a_token_that_nobody_has_is_gone_and_sure(void **state) {
     mine.answered = hears;
     quorum->events = &mine;
     g.store->submit(quorum, &request);
-    SAME(heard.sure, false); /* not inside the call */
+    SAME(heard.settled, false); /* not inside the call */
     virtual_idle(&g.loop);
     quorum->events = events;
     SAME(heard.outcome, RLOCK_OUTCOME_GONE);
-    SAME(heard.sure, true);
+    SAME(heard.settled, true);
     SAME(asked(RLOCK_OP_RELEASE), 0);
 }
 

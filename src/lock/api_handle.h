@@ -227,17 +227,17 @@ static int rlock__call(const rlock *lock, int call) {
 static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
     rlock_client *client = lock->gate->client;
-    size_t told = rlock__reports(client) ? sizeof(rlock__told) : 0;
+    size_t times = rlock__reports(client) ? sizeof(rlock__times) : 0;
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
-        !told) {
+        !times) {
         return true;
     }
-    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + told);
+    lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more + times);
     if (!lock->more) {
         return false;
     }
-    if (told) {
-        rlock__told_of(lock)->number = ++client->numbers;
+    if (times) {
+        rlock__times_of(lock)->number = ++client->numbers;
     }
     lock->more->hold_ms = options->max_hold_ms;
     lock->more->watchdog_lease_ms = (int32_t)options->watchdog_lease_ms;

@@ -98,9 +98,9 @@ typedef struct rlock__claim {
     bool yields : 1;          /* after local hand-overs: when let go, other clients come first */
     bool ours : 1;            /* granted, and the next waiter at the server was of this client */
     bool counted : 1;         /* as acquired, and not as lost */
-    bool exists : 1;          /* the token may be at the server */
+    bool may_exist : 1;       /* the token may be at the server */
     bool registered : 1;      /* the store watches the key for this hold */
-    bool again : 1;      /* woken or notified during a request, or an attempt failed: once more */
+    bool retry : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
@@ -175,15 +175,15 @@ static const rlock_terms *rlock__terms_of(const rlock *lock) {
 
 /* What a handle is about to tell goes before what its claim is about to do. */
 static rlock__state rlock__state_of(const rlock *lock) {
-    static const uint8_t told[] = {/* [rlock_event_kind] */
-                                   RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
-                                   RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
-    static const uint8_t doing[] = {/* [phase] */
-                                    RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
-                                    RLOCK__RELEASING_STATE};
-    RLOCK_ASSERT(lock->ready.event < sizeof told);
-    return (rlock__state)(lock->ready.event || !lock->claim ? told[lock->ready.event]
-                                                            : doing[lock->claim->phase]);
+    static const uint8_t by_event[] = {/* [rlock_event_kind] */
+                                       RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
+                                       RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
+    static const uint8_t by_phase[] = {/* [phase] */
+                                       RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
+                                       RLOCK__RELEASING_STATE};
+    RLOCK_ASSERT(lock->ready.event < sizeof by_event);
+    return (rlock__state)(lock->ready.event || !lock->claim ? by_event[lock->ready.event]
+                                                            : by_phase[lock->claim->phase]);
 }
 
 RLOCK__NOINLINE static int64_t rlock__add_ms(int64_t us, int64_t ms) {
@@ -505,9 +505,9 @@ static void rlock__claim_recall(rlock__claim *claim) {
     }
     if (flight) {
         bool maybe = client->store->forget(client->store_state, &flight->request);
-        RLOCK_ASSERT(claim->exists || flight->request.op == RLOCK_OP_ACQUIRE);
+        RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
-            claim->exists = true;
+            claim->may_exist = true;
         }
         if (maybe && flight->request.op == RLOCK_OP_RENEW) {
             claim->cut = true;

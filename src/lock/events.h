@@ -213,7 +213,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
     } else if (waits && rlock__queued(gate) && !waits->in_flight) {
         rlock__claim_attempt(waits, true); /* its offer ends soon */
     } else if (waits) {
-        waits->again = true;
+        waits->retry = true;
     }
 }
 

@@ -114,10 +114,10 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
-    flags |= claim->exists ? RLOCK_REQUEST_RETRY : 0u;
+    flags |= claim->may_exist ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
-    claim->again = false;
+    claim->retry = false;
     if (claim->lock->fencing) { /* one also for each who may follow without the server */
         const rlock_link *at = claim->link.next;
         int more = rlock__queued(gate) ? 0 : client->handovers;
@@ -136,7 +136,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
         rlock__claim_submit(claim, request);
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
-        claim->again = true;
+        claim->retry = true;
         gate->waiters->attempting = NULL;
         rlock_timer_set(client, &gate->waiters->timer, client->now_us + RLOCK__SOON_US);
     }

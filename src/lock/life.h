@@ -56,7 +56,7 @@ static int64_t rlock__position_ms(const rlock_client *client) {
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
-    bool named = first && held->ours && !first->in_flight && first->exists;
+    bool named = first && held->ours && !first->in_flight && first->may_exist;
     return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
@@ -108,7 +108,7 @@ static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer 
 static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
-    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->exists);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->may_exist);
     if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
@@ -138,11 +138,11 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     bool held = claim->phase == RLOCK__HOLDING;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     rlock__claim_recall(claim);
-    if (!held && !claim->exists) {
+    if (!held && !claim->may_exist) {
         rlock__claim_gone(claim);
         return;
     }
-    claim->exists = true;
+    claim->may_exist = true;
     claim->joined = !held && rlock__queued(claim->lock->gate);
     claim->over_us = 0;
     claim->next_us = RLOCK__NEVER;
@@ -222,7 +222,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
-    RLOCK_ASSERT(claim->exists);
+    RLOCK_ASSERT(claim->may_exist);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -352,7 +352,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
 }
 
 /* A grant came too late, or was lost before it was delivered: retries while there is time. */
-static void rlock__acquire_again(rlock__claim *claim, bool exists) {
+static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     rlock__gate *gate = claim->lock->gate;
     rlock_client *client = gate->client;
     rlock *lock = claim->lock;
@@ -362,7 +362,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
         rlock__claim_recall(claim);
         rlock__claim_phase(claim, RLOCK__ATTEMPTING);
         if (!rlock__gate_opens(gate)) {
-            claim->exists = exists;
+            claim->may_exist = may_exist;
             rlock__acquire_end(claim, RLOCK_ERR_NOMEM);
             return;
         }
@@ -371,8 +371,8 @@ static void rlock__acquire_again(rlock__claim *claim, bool exists) {
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
     rlock__lock_words(lock, NULL);
-    claim->exists = exists;
-    claim->again = true; /* of a queued kind it is asked for although others stand before it */
+    claim->may_exist = may_exist;
+    claim->retry = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
     if (lock->once || lock->wait_until_us <= client->now_us) {
         rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
@@ -388,8 +388,8 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
-    if (answer->sure) {
-        claim->exists = false;
+    if (answer->settled) {
+        claim->may_exist = false;
     }
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
@@ -407,7 +407,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
 static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
     rlock *lock = spent->lock;
     rlock__claim *claim;
-    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->exists && !spent->in_flight);
+    RLOCK_ASSERT(spent->phase == RLOCK__ATTEMPTING && spent->may_exist && !spent->in_flight);
     rlock__claim_orphan(spent);
     claim = rlock__claim_new(lock);
     if (!claim) {
@@ -427,7 +427,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (rlock__may_exist(answer) || answer->spent) {
-        claim->exists = true;
+        claim->may_exist = true;
     }
     claim->lock->ready.left_ms = -1;
     rlock__lock_note(claim->lock, answer->fault, answer->text, verdict != RLOCK__RETRY);
@@ -437,7 +437,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     }
     claim = answer->spent ? rlock__attempt_anew(claim) : claim;
     if (claim) {
-        claim->again = true; /* it may not be in the queue, or has an offer that ends */
+        claim->retry = true; /* it may not be in the queue, or has an offer that ends */
         rlock__claim_sleep(claim, -1, true);
     }
 }
@@ -446,12 +446,12 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
 static void rlock__attempt_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = claim->lock;
-    bool up = client->up, existed = claim->exists;
+    bool up = client->up, existed = claim->may_exist;
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
     rlock__claim_recall(claim);
-    if (status != RLOCK_ERR_TIMEOUT && claim->exists && !existed) {
+    if (status != RLOCK_ERR_TIMEOUT && claim->may_exist && !existed) {
         status = RLOCK_ERR_UNKNOWN;
     } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
@@ -477,14 +477,14 @@ static const char *rlock__expired_words(const rlock__claim *held) {
                                    : "no renewal was answered in time";
 }
 
-/* Ends a hold as lost. `exists`: the token may be at the server, or arrive there: release it. */
-static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exists) {
+/* Ends a hold as lost. `may_exist`: the token may be at the server, or arrive there: release it. */
+static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may_exist) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim));
     if (lock->ready.event) {
-        rlock__acquire_again(claim, exists); /* nobody was told of it yet */
+        rlock__acquire_again(claim, may_exist); /* nobody was told of it yet */
         return;
     }
     gate->references++;
@@ -503,7 +503,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool exi
     }
     rlock__report_lost(claim, reason);
     rlock__claim_part(claim, RLOCK_LOST, RLOCK_ERR_LOST, reason);
-    if (exists) {
+    if (may_exist) {
         rlock__claim_let_go(claim);
     } else {
         rlock__claim_recall(claim);
@@ -538,7 +538,7 @@ RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t du
         claim->next_us = due_us;
     } else {
         claim->check_us = due_us;
-        claim->again = true;
+        claim->retry = true;
     }
     rlock__claim_arm(claim);
 }
@@ -548,7 +548,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
-    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->exists);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->may_exist);
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
     if (claim->cut) {
         lease_ms = rlock__min(lease_ms, claim->longest_ms);
@@ -556,7 +556,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, lease_ms, urgent ? now_us : claim->until_us);
     if (request) {
-        claim->again = false;
+        claim->retry = false;
         if (renewal) {
             renewal->sent = true;
         }
@@ -571,7 +571,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (claim->in_flight) {
-        claim->again = true;
+        claim->retry = true;
     } else {
         rlock__holding_submit(claim, 0, true);
     }
@@ -604,7 +604,7 @@ static void rlock__holding_due(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     bool many =
         client->tracked >= RLOCK__MANY_KEYS && (claim->lock->gate->pushing & RLOCK_PUSH_CHANGES);
-    bool check = claim->again || (claim->registered && many);
+    bool check = claim->retry || (claim->registered && many);
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     if (!claim->registered) {
         if (claim->lock->gate->pushing && !rlock__heard(claim)) {
@@ -712,7 +712,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     if (renewal && renewal->sent) {
         rlock__op_event(renewal, rlock__on_fault[answer->fault][RLOCK__IN_RENEW], answer->text);
     }
-    if (claim->again || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
+    if (claim->retry || delay_us < RLOCK__HURRY_US) { /* it changed, perhaps behind this one */
         delay_us = RLOCK__HURRY_US;
     }
     rlock__holding_retry(claim, client->now_us + delay_us);
@@ -732,7 +732,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_GONE) {
-        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->sure || others);
+        rlock__claim_lose(claim, RLOCK_REASON_DELETED, !answer->settled || others);
         return;
     }
     if (answer->outcome == RLOCK_OUTCOME_STOLEN || answer->outcome == RLOCK_OUTCOME_HELD ||
@@ -740,7 +740,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         if (fault) {
             rlock__hold_fault(claim, answer->text);
         }
-        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->sure && !fault) || others);
+        rlock__claim_lose(claim, RLOCK_REASON_STOLEN, (!answer->settled && !fault) || others);
         return;
     }
     if (fault) {
@@ -749,7 +749,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
         rlock__renewed(claim, request, answer);
     }
     if (claim->phase == RLOCK__HOLDING && !claim->in_flight &&
-        (rlock__renewal(claim->lock) || (claim->again && !fault))) {
+        (rlock__renewal(claim->lock) || (claim->retry && !fault))) {
         rlock__holding_submit(claim, 0, true); /* asked for meanwhile */
     }
 }
@@ -800,7 +800,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
         rlock__acquire_again(claim, true);
         return;
     }
-    claim->exists = true;
+    claim->may_exist = true;
     rlock__claim_lease(claim, lease_ms);
     RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
@@ -816,7 +816,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
-    if (claim->again) { /* notified meanwhile: perhaps it was taken away already */
+    if (claim->retry) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
     rlock__mode_of(claim->lock->gate)->granted(claim, request, answer);
@@ -871,7 +871,7 @@ static rlock__claim *rlock__successor(const rlock__claim *held) {
     if (!next || !held->handovers || rlock__hand_over_ends(held)) {
         return NULL;
     }
-    if (held->in_flight || next->in_flight || next->exists) {
+    if (held->in_flight || next->in_flight || next->may_exist) {
         return NULL;
     }
     if (next->lock->fencing != (held->fence != 0)) {
@@ -893,7 +893,7 @@ static bool rlock__hand_over(rlock__claim *held) {
         return false;
     }
     to = next->lock;
-    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->exists);
+    RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->may_exist);
     RLOCK_ASSERT(to != held->lock);
     rlock__report_handed(held, next);
     rlock__claim_part(held, RLOCK_RELEASED, RLOCK_OK, RLOCK_REASON_NONE);

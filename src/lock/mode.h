@@ -55,9 +55,9 @@ static bool rlock__contend_join(rlock__claim *claim) {
 
 static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
-    bool told = gate->tracked || answer->told;
+    bool watched = gate->tracked || answer->watched;
     rlock__gate_track(gate);
-    if ((!told && rlock__pushed(gate)) || gate->waiters->dirty) {
+    if ((!watched && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(gate));
@@ -127,8 +127,8 @@ static bool rlock__queue_join(rlock__claim *claim) {
 
 /* The waiter stands in the queue now. */
 static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer) {
-    claim->exists = true;
-    if (claim->again) {
+    claim->may_exist = true;
+    if (claim->retry) {
         rlock__claim_attempt(claim, true); /* notified meanwhile */
     } else {
         rlock__claim_sleep(claim, answer->left_ms, !rlock__pushed(claim->lock->gate));
@@ -143,7 +143,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
-        if (!claim->in_flight && (claim->again || weight < least)) {
+        if (!claim->in_flight && (claim->retry || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
         if (gate->kind->letter != 's') {
@@ -159,7 +159,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
 static void rlock__queue_again(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
     for (; claim; claim = rlock__waiter_next(claim)) {
-        claim->again = true;
+        claim->retry = true;
     }
     rlock__queue_attempt(gate);
 }
@@ -195,7 +195,7 @@ static void rlock__queue_granted(rlock__claim *claim, const rlock_request *reque
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     for (; reader && rlock__owner_of(claim); reader = rlock__waiter_next(reader)) {
         if (rlock__may_downgrade(reader, claim)) {
-            reader->again = true;
+            reader->retry = true;
             if (!reader->in_flight) {
                 rlock__claim_attempt(reader, true);
             }

@@ -16,23 +16,23 @@
 #include "lock/claim.h"
 
 /* What a handle has behind its rlock__more, if its client has the hook. */
-typedef struct rlock__told {
+typedef struct rlock__times {
     int64_t since_us;    /* when its acquire was asked for, or its hold was granted */
     int64_t due_us;      /* when the next renewal is due, or was */
     int64_t handed_us;   /* when the hold that it is told of next was handed to it */
     int64_t released_us; /* when its last hold was released */
     int64_t begun_us;    /* when its first acquire was asked for */
     uint32_t number;
-} rlock__told;
+} rlock__times;
 
 /* True if somebody is told: all that reports cost without a hook. */
 static bool rlock__reports(const rlock_client *client) {
     return RLOCK__HAS_REPORTS && client->on_event;
 }
 
-static rlock__told *rlock__told_of(const rlock *lock) {
+static rlock__times *rlock__times_of(const rlock *lock) {
     RLOCK_ASSERT(rlock__reports(lock->gate->client) && lock->more);
-    return (rlock__told *)(void *)(lock->more + 1);
+    return (rlock__times *)(void *)(lock->more + 1);
 }
 
 static void rlock__report_send(const rlock_client *client, rlock_report *report) {
@@ -43,29 +43,29 @@ static void rlock__report_send(const rlock_client *client, rlock_report *report)
 
 /* Fills in the times, and notes those that a later report needs. */
 static void rlock__report_times(rlock_report *report, const rlock__claim *claim) {
-    rlock__told *told = rlock__told_of(claim->lock);
+    rlock__times *times = rlock__times_of(claim->lock);
     int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
-        told->since_us = now_us;
-        told->begun_us = told->begun_us ? told->begun_us : now_us;
+        times->since_us = now_us;
+        times->begun_us = times->begun_us ? times->begun_us : now_us;
     }
-    report->begun_us = told->begun_us;
+    report->begun_us = times->begun_us;
     if (report->kind == RLOCK_REPORT_ASKED) {
         return;
     }
-    report->span_us = now_us - told->since_us;
+    report->span_us = now_us - times->since_us;
     if (report->kind == RLOCK_REPORT_LET_GO) {
-        report->span_us = now_us - told->released_us;
+        report->span_us = now_us - times->released_us;
     } else if (report->kind == RLOCK_REPORT_RENEWED) {
-        report->span_us = now_us > told->due_us ? now_us - told->due_us : 0;
+        report->span_us = now_us > times->due_us ? now_us - times->due_us : 0;
     } else if (report->kind == RLOCK_REPORT_GRANTED) {
-        told->since_us = now_us;
-        report->hand_us = claim->yields ? now_us - told->handed_us : -1;
+        times->since_us = now_us;
+        report->hand_us = claim->yields ? now_us - times->handed_us : -1;
     } else if (ends) {
-        told->released_us = now_us;
+        times->released_us = now_us;
     }
     if (ends || report->kind == RLOCK_REPORT_GRANTED || report->kind == RLOCK_REPORT_RENEWED) {
         report->left_us = left_us;
@@ -92,7 +92,7 @@ RLOCK__NOINLINE static void rlock__report_tell(const rlock__claim *claim, rlock_
     report.hand_us = -1;
     if (kind != RLOCK_REPORT_CLEANED) { /* of which its handle knows nothing any more */
         report.lock = lock;
-        report.handle = rlock__told_of(lock)->number;
+        report.handle = rlock__times_of(lock)->number;
         report.text = status != RLOCK_OK && rlock__handle_of(claim) ? lock->more->text : NULL;
         rlock__report_times(&report, claim);
     }
@@ -116,7 +116,7 @@ static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->lock->gate->client;
     if (rlock__reports(client)) {
-        rlock__told_of(next->lock)->handed_us = client->now_us;
+        rlock__times_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
     }
 }
@@ -124,8 +124,8 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
     if (rlock__reports(claim->lock->gate->client)) {
-        rlock__told *told = rlock__told_of(claim->lock);
-        told->due_us = sooner ? rlock__min(told->due_us, due_us) : due_us;
+        rlock__times *times = rlock__times_of(claim->lock);
+        times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;
     }
 }
 

@@ -139,12 +139,13 @@ typedef struct rlock_info {
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
-    bool sure;   /* when this request ran, no earlier attempt of it could be executed any more; that
+    bool
+        settled; /* when this request ran, no earlier attempt of it could be executed any more; that
                   none can be now, when the answer is read, is not enough */
     bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
-    bool told;   /* acquire, HELD: `woken` reports each change since this request ran */
-    bool undone; /* fault OTHER: this attempt was surely not executed, nor will it be */
-    bool spent;  /* acquire, a fault: the store sent a release of this token too, which may be
+    bool watched;    /* acquire, HELD: `woken` reports each change since this request ran */
+    bool undone;     /* fault OTHER: this attempt was surely not executed, nor will it be */
+    bool spent;      /* acquire, a fault: the store sent a release of this token too, which may be
                     executed late; so it is not asked for again */
     uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
                           were asked for; 0 = as asked for */

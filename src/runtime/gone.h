@@ -33,7 +33,7 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
     RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
-    if ((!fault && answer->sure) || (heard && *over_us && *over_us <= now_us)) {
+    if ((!fault && answer->settled) || (heard && *over_us && *over_us <= now_us)) {
         return true;
     }
     if (!heard) {

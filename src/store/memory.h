@@ -527,7 +527,7 @@ static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
         rlock_request *request = RLOCK__OF(requests->next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        answer.sure = true;
+        answer.settled = true;
         rlock__list_remove(&request->store.link);
         if (request->op == RLOCK_OP_ACQUIRE) {
             rlock__memory_acquire(session, request, &answer, now_us);

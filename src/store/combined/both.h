@@ -173,7 +173,7 @@ static bool rlock__both_decided(rlock__ballot *ballot, rlock_answer *answer) {
     } else if (answer->outcome == RLOCK_OUTCOME_HELD) {
         const rlock__vote *refused = first->word == RLOCK__NO ? first : second;
         answer->left_ms = refused->left_ms;
-        answer->told = refused->told;
+        answer->watched = refused->watched;
     } else if (answer->outcome == RLOCK_OUTCOME_FAULT && second->word == RLOCK__FAILED &&
                second->fault == answer->fault && second->server->text[0]) {
         answer->text = second->server->text;

@@ -95,7 +95,7 @@ typedef struct rlock__vote { /* what one server knows of a token */
     bool refused; /* it may not say yes in this round */
     bool spent;   /* a release of this token was sent, and may come late: it is not used again */
     bool stolen;  /* another's token is there */
-    bool told;    /* ... and what becomes of it is told */
+    bool watched; /* ... and what becomes of it is told */
     struct rlock__ballot *ballot;
     rlock__server *server;
     int64_t sent_us, lease_ms; /* as it was confirmed last */
@@ -409,7 +409,8 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
 /* Whether enough has been said, and what it means. */
 static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock_request *round = ballot->request;
-    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, told = 0, i;
+    int need = ballot->quorum->need, may_fail = ballot->quorum->may_fail, stolen = 0, watched = 0,
+        i;
     int words[RLOCK__WORDS_OF_A_VOTE] = {0}, faults[RLOCK_FAULT_OTHER + 1] = {0};
     int *yes = &words[RLOCK__YES], *no = &words[RLOCK__NO];
     int *failed = &words[RLOCK__FAILED], *open = &words[RLOCK__OPEN];
@@ -424,8 +425,8 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             if (vote->stolen) {
                 stolen++;
             }
-            if (vote->told) {
-                told++;
+            if (vote->watched) {
+                watched++;
             }
         }
     }
@@ -439,7 +440,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
         done = *yes >= need;
     }
     memset(answer, 0, sizeof *answer);
-    answer->sure = true; /* what may come yet is cleaned up here */
+    answer->settled = true; /* what may come yet is cleaned up here */
     if (RLOCK__HAS_KINDS && round->op >= RLOCK_OP_INSPECT && (refused || done)) {
         rlock__round_info(ballot, done ? need : 0);
         answer->info = &ballot->quorum->info;
@@ -448,7 +449,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             *yes || *no <= may_fail; /* perhaps nobody has it: see rlock__round_pause */
         answer->outcome = RLOCK_OUTCOME_HELD;
         answer->left_ms = contested ? 0 : rlock__ballot_free_ms(ballot);
-        answer->told = !contested && told >= need;
+        answer->watched = !contested && watched >= need;
     } else if (refused) {
         answer->outcome = stolen * 2 > *no ? RLOCK_OUTCOME_STOLEN : RLOCK_OUTCOME_GONE;
     } else if (!done && possible) {
@@ -587,7 +588,7 @@ static void rlock__ballot_fire(rlock_timer *timer) {
         answer.outcome = (rlock_outcome)ballot->outcome;
         answer.fault = (rlock_fault)ballot->fault;
         answer.left_ms = ballot->left_ms;
-        answer.sure = true;
+        answer.settled = true;
         rlock__round_answer(ballot, &answer);
         return;
     }
@@ -690,7 +691,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
     vote->left_ms = answer->left_ms;
-    vote->told = answer->told;
+    vote->watched = answer->watched;
     if (release && rlock__vote_gone(vote, answer)) {
         vote->has = RLOCK__NOT_THERE;
         vote->over_us = 0;
@@ -721,7 +722,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
                                                   : asked->lease_ms;
         }
     } else {
-        bool gone = answer->sure || vote->has == RLOCK__NOT_THERE;
+        bool gone = answer->settled || vote->has == RLOCK__NOT_THERE;
         vote->word = RLOCK__NO;
         vote->stolen = answer->outcome != RLOCK_OUTCOME_GONE;
         if (!release) {
@@ -895,7 +896,7 @@ static void rlock__quorum_fire(rlock_timer *timer) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
-        answer.sure = true;
+        answer.settled = true;
         answer.outcome = RLOCK_OUTCOME_GONE;
         if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
             answer.outcome = RLOCK_OUTCOME_FAULT;

@@ -73,7 +73,7 @@ typedef struct rlock__cluster { /* one client of it */
     rlock_link waiting;                /* requests, until there is a map */
     rlock_link refused;                /* those to be answered with the fault that they note */
     rlock_timer timer;                 /* the next question for the map, and the answers to those */
-    rlock__node *told;                 /* who said MOVED last, and so knows more */
+    rlock__node *map_source;           /* who said MOVED last, and so knows more */
     int64_t asked_us;                  /* when the map was asked for last; 0 = never */
     bool mapped;                       /* there is a map */
     bool wanted;                       /* ... and should be a newer one */
@@ -192,8 +192,8 @@ static void rlock__node_epochs(rlock__node *node) {
     uint32_t first = node->cluster->epochs;
     node->cluster->epochs =
         first < RLOCK__EPOCHS_MIXED - 2 * RLOCK__EPOCHS ? first + RLOCK__EPOCHS : 0;
-    redis->first_epoch = redis->epoch = redis->gone_epoch = first;
-    redis->open_epoch = redis->moved_epoch = redis->lost_epoch = first;
+    redis->first_epoch = redis->epoch = redis->dead_up_to = first;
+    redis->alive_up_to = redis->moved_up_to = redis->lost_epoch = first;
     redis->last_epoch = first + RLOCK__EPOCHS;
 }
 
@@ -299,8 +299,8 @@ static void rlock__node_free(rlock__node *node) {
     if (node->redis) {
         rlock__redis_close(node->redis);
     }
-    if (cluster->told == node) {
-        cluster->told = NULL;
+    if (cluster->map_source == node) {
+        cluster->map_source = NULL;
     }
     cluster->nodes[node->number - 1] = NULL;
     rlock__dealloc(node->host);
@@ -387,7 +387,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
         return false;
     }
-    cluster->told = ask ? cluster->told : node;
+    cluster->map_source = ask ? cluster->map_source : node;
     rlock__cluster_want(cluster);
 #if RLOCK__HAS_REPLICAS
     if (!ask && node->redis->quarantine && !rlock__quarantine_waits(node->redis)) {
@@ -535,7 +535,7 @@ static void rlock__cluster_mapped(rlock__cluster *cluster) {
     }
     cluster->barren = false;
     /* Somebody else may have its slots soon; or a node said MOVED after the question had left. */
-    cluster->wanted = down || cluster->told;
+    cluster->wanted = down || cluster->map_source;
     rlock__cluster_plan(cluster);
 }
 
@@ -602,9 +602,9 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Returns a node that can be asked for the map, or NULL: the one that knows more, or the next. */
 static rlock__node *rlock__cluster_ready(rlock__cluster *cluster) {
-    rlock__node *node = cluster->told;
+    rlock__node *node = cluster->map_source;
     uint32_t i;
-    cluster->told = NULL;
+    cluster->map_source = NULL;
     if (node && rlock__node_ready(node) && !node->asked) {
         return node;
     }
@@ -845,7 +845,7 @@ static void rlock__cluster_flush(void *state) {
         rlock__redis_flush(node->redis);
         if (node->redis->shards_moved) {
             node->redis->shards_moved = false;
-            cluster->told = node;
+            cluster->map_source = node;
             rlock__cluster_want(cluster);
         }
 #if RLOCK__HAS_REPLICAS

@@ -23,8 +23,8 @@
 
 /* The handshake is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__handshake_over(rlock__redis *redis) {
-    if (redis->lost_epoch > redis->gone_epoch) {
-        redis->open_epoch = redis->lost_epoch;
+    if (redis->lost_epoch > redis->dead_up_to) {
+        redis->alive_up_to = redis->lost_epoch;
     }
     redis->lost_id = 0;
     redis->changes = RLOCK__CHANGES_TRACKED;
@@ -146,7 +146,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
         redis->native = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                         reply->element[0]->type == REDIS_REPLY_ARRAY;
     } else if (step == RLOCK__STEP_KILL && reply->type == REDIS_REPLY_INTEGER) {
-        redis->gone_epoch = redis->lost_epoch;
+        redis->dead_up_to = redis->lost_epoch;
     }
     if (!conn->outstanding) {
         rlock__conn_handshake(conn);

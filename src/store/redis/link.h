@@ -264,8 +264,8 @@ static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
 
 /* True if nothing that was sent on an earlier connection can be executed any more. */
 static bool rlock__epoch_gone(const rlock__redis *redis, uint32_t epoch) {
-    RLOCK_ASSERT(redis->gone_epoch <= redis->epoch);
-    return epoch > redis->open_epoch && epoch <= redis->gone_epoch &&
+    RLOCK_ASSERT(redis->dead_up_to <= redis->epoch);
+    return epoch > redis->alive_up_to && epoch <= redis->dead_up_to &&
            rlock__epoch_ours(redis, epoch);
 }
 
@@ -333,13 +333,13 @@ static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const
     if (!rlock__same_identity(run_id, former)) {
         redis->lost_id = 0;
         if (*run_id && *former && rlock__restarted(redis, &peer, info)) {
-            redis->gone_epoch = redis->epoch - 1;
-            redis->open_epoch =
-                redis->open_epoch > redis->moved_epoch ? redis->moved_epoch : redis->open_epoch;
+            redis->dead_up_to = redis->epoch - 1;
+            redis->alive_up_to =
+                redis->alive_up_to > redis->moved_up_to ? redis->moved_up_to : redis->alive_up_to;
         } else {
-            redis->moved_epoch = redis->epoch - 1;
-            redis->open_epoch =
-                redis->lost_epoch > redis->gone_epoch ? redis->lost_epoch : redis->open_epoch;
+            redis->moved_up_to = redis->epoch - 1;
+            redis->alive_up_to =
+                redis->lost_epoch > redis->dead_up_to ? redis->lost_epoch : redis->alive_up_to;
         }
     }
     memcpy(&redis->peer, &peer, sizeof peer);
@@ -487,9 +487,9 @@ static void rlock__conn_closed(rlock__conn *conn) {
     }
     if (main && was_ready && redis->lost_epoch == redis->epoch) {
         redis->lost_id = id;
-    } else if (main &&
-               (redis->lost_epoch <= redis->gone_epoch || redis->lost_epoch <= redis->open_epoch)) {
-        redis->gone_epoch = redis->epoch; /* every acquire on it was answered */
+    } else if (main && (redis->lost_epoch <= redis->dead_up_to ||
+                        redis->lost_epoch <= redis->alive_up_to)) {
+        redis->dead_up_to = redis->epoch; /* every acquire on it was answered */
     }
     if (was_ready && age_us >= RLOCK__BACKOFF_MAX_MS * 1000) {
         conn->backoff_ms = 0; /* it was no connection of the kind that ends at once */

@@ -105,17 +105,17 @@ static void rlock__quarantine_knows(rlock__redis *redis, int64_t since_us) {
 static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply) {
     rlock__quarantine *quarantine = redis->quarantine;
     int64_t now_us = rlock_client_now_us(redis->client);
-    bool told = reply->type == REDIS_REPLY_INTEGER;
+    bool known = reply->type == REDIS_REPLY_INTEGER;
     char line[RLOCK__LINE];
     bool news;
     if (!*quarantine->marker) {
         return;
     }
-    if (rlock__is_node(redis) && !told && !quarantine->led && rlock__redirected(reply->str)) {
+    if (rlock__is_node(redis) && !known && !quarantine->led && rlock__redirected(reply->str)) {
         quarantine->unmapped = quarantine->led = true;
         return;
     }
-    if (told) {
+    if (known) {
         bool sane = reply->integer >= 0 && reply->integer <= quarantine->ms;
         int64_t left_ms = sane ? reply->integer : quarantine->ms;
         quarantine->led = false;

@@ -68,7 +68,7 @@ static void rlock__sentinel_free(rlock__sentinel *sentinel) {
     rlock__dealloc(sentinel->primary);
     rlock__dealloc(sentinel->username);
     rlock__dealloc(sentinel->password);
-    rlock__dealloc(sentinel->told);
+    rlock__dealloc(sentinel->named);
     rlock__dealloc(sentinel);
 }
 
@@ -173,8 +173,8 @@ static void rlock__sentinel_moved(rlock__redis *redis, char *host, int port) {
 
 static bool rlock__sentinel_agrees(const rlock__redis *redis) {
     const rlock__endpoint *endpoint = &redis->endpoint;
-    return endpoint->host && strcmp(endpoint->host, redis->sentinel->told) == 0 &&
-           endpoint->port == redis->sentinel->told_port;
+    return endpoint->host && strcmp(endpoint->host, redis->sentinel->named) == 0 &&
+           endpoint->port == redis->sentinel->named_port;
 }
 
 /* The address that was told has this config-epoch; -1 = unknown, as where an ACL hides it. */
@@ -188,8 +188,8 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
         return;
     }
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
-        rlock__sentinel_moved(redis, sentinel->told, sentinel->told_port);
-        sentinel->told = NULL;
+        rlock__sentinel_moved(redis, sentinel->named, sentinel->named_port);
+        sentinel->named = NULL;
     }
     sentinel->epoch = epoch;
     rlock__sentinel_answered(redis);
@@ -205,12 +205,12 @@ static void rlock__on_sentinel_master(redisAsyncContext *ac, void *raw, void *da
         return;
     }
     rlock__conn_answered(conn);
-    conn->redis->sentinel->told_epoch = -1;
+    conn->redis->sentinel->named_epoch = -1;
     for (i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
         const redisReply *name = reply->element[i], *value = reply->element[i + 1];
         if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING &&
             strcmp(name->str, "config-epoch") == 0) {
-            conn->redis->sentinel->told_epoch = strtoll(value->str, NULL, 10);
+            conn->redis->sentinel->named_epoch = strtoll(value->str, NULL, 10);
         }
     }
 }
@@ -230,7 +230,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
     bool failed = false;
-    int former = sentinel->told_port;
+    int former = sentinel->named_port;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
         return false;
     }
@@ -240,12 +240,12 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
         !rlock__is_host(host->str, (size_t)host->len)) {
         return false;
     }
-    sentinel->told_port = (int)strtol(port->str, NULL, 10);
-    *again =
-        sentinel->told && strcmp(sentinel->told, host->str) == 0 && sentinel->told_port == former;
-    rlock__dealloc(sentinel->told);
-    sentinel->told = rlock__copy_text(host->str, &failed);
-    return !failed && sentinel->told_port > 0 && sentinel->told_port <= 65535;
+    sentinel->named_port = (int)strtol(port->str, NULL, 10);
+    *again = sentinel->named && strcmp(sentinel->named, host->str) == 0 &&
+             sentinel->named_port == former;
+    rlock__dealloc(sentinel->named);
+    sentinel->named = rlock__copy_text(host->str, &failed);
+    return !failed && sentinel->named_port > 0 && sentinel->named_port <= 65535;
 }
 
 /* data: not NULL for the second question, after that for the epoch. */
@@ -269,7 +269,7 @@ static void rlock__on_sentinel_address(redisAsyncContext *ac, void *raw, void *d
     } else if (data && !again) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "it is changing the primary");
     } else if (data) {
-        rlock__sentinel_judge(conn->redis, sentinel->told_epoch);
+        rlock__sentinel_judge(conn->redis, sentinel->named_epoch);
     } else if (sentinel->epoch >= 0 && rlock__sentinel_agrees(conn->redis)) {
         rlock__sentinel_answered(conn->redis);
     } else {

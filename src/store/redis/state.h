@@ -193,13 +193,13 @@ typedef struct rlock__sentinel {
     uint32_t count, at; /* how many they are, and which one is asked */
     uint32_t silent;    /* how many in a row had no answer */
     uint32_t behind;    /* how many in a row knew less than is known */
-    char *told;         /* the last answer: a host */
-    int told_port;
-    int64_t told_epoch; /* its config-epoch; -1 = unknown */
-    int64_t epoch;      /* the config-epoch of the address in use; -1 = unknown */
-    bool waited;        /* the command connection waits for an answer */
-    bool misled;        /* the address was tried, and has not worked yet */
-    bool heard;         /* on this connection there was an answer */
+    char *named;        /* the last answer: a host */
+    int named_port;
+    int64_t named_epoch; /* its config-epoch; -1 = unknown */
+    int64_t epoch;       /* the config-epoch of the address in use; -1 = unknown */
+    bool waited;         /* the command connection waits for an answer */
+    bool misled;         /* the address was tried, and has not worked yet */
+    bool heard;          /* on this connection there was an answer */
 } rlock__sentinel;
 #endif
 
@@ -285,12 +285,13 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     uint32_t bytes;                   /* of commands in flight */
     uint32_t first_epoch, last_epoch; /* its epochs are above the one, and up to the other */
     uint32_t epoch;                   /* of the command connection, counted from first_epoch + 1 */
-    uint32_t gone_epoch;  /* connections above open_epoch and up to this one execute nothing more */
-    uint32_t open_epoch;  /* connections up to this one may still execute something; 0 = none */
-    uint32_t moved_epoch; /* those up to this one were perhaps of another process */
+    uint32_t dead_up_to; /* connections above alive_up_to and up to this one execute nothing more */
+    uint32_t alive_up_to; /* connections up to this one may still execute something; 0 = none */
+    uint32_t moved_up_to; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    const char *told;     /* the script that is on its way in full: not sent again meanwhile */
-    char *buffer;         /* where commands are formatted */
+    const char
+        *script_in_flight; /* the script that is on its way in full: not sent again meanwhile */
+    char *buffer;          /* where commands are formatted */
     size_t length, room;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;

@@ -107,8 +107,8 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
         redis->queue_wanted = true;
         rlock__track(redis);
     }
-    answer.told = answer.outcome == RLOCK_OUTCOME_HELD &&
-                  ((const rlock__command *)request->store.data)->heard;
+    answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
+                     ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
 }
 
@@ -177,7 +177,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
     (void)ac;
     redis->bytes -= command->bytes;
-    redis->told = command->tells ? NULL : redis->told;
+    redis->script_in_flight = command->tells ? NULL : redis->script_in_flight;
     if (reply) {
         rlock__conn_answered(&redis->commands);
     } else if (command->op == RLOCK_OP_ACQUIRE ||
@@ -258,7 +258,7 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     if (command->count == 1) {
         rlock_request *request = command->requests[0];
         if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL &&
-            redis->told == rlock__script_of(redis, request)) {
+            redis->script_in_flight == rlock__script_of(redis, request)) {
             request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEHIND;
         }
         command->tells = request->store.own[RLOCK__ENCODING] == RLOCK__AS_EVAL;
@@ -332,7 +332,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
         sent = rlock__command_send(redis, command, rlock__on_reply);
     }
     if (sent && command->tells) {
-        redis->told = rlock__script_of(redis, command->requests[0]);
+        redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;

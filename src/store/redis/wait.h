@@ -24,9 +24,9 @@
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
-    answer->sure = !request->store.note || request->store.note == redis->epoch ||
-                   rlock__epoch_gone(redis, request->store.note);
-    if (answer->sure && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
+    answer->settled = !request->store.note || request->store.note == redis->epoch ||
+                      rlock__epoch_gone(redis, request->store.note);
+    if (answer->settled && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
         request->store.note = 0; /* also if it was refused: this attempt is over */
     }
     redis->events->answered(redis->owner, request, answer);
@@ -92,7 +92,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     rlock__redis *redis = command->redis;
     rlock_request *request = command->requests[0];
     const redisReply *reply = (const redisReply *)raw;
-    bool told = request && !redis->closing;
+    bool answers = request && !redis->closing;
     bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
     (void)ac;
@@ -101,11 +101,11 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     }
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_FAULT;
-    if (told && back) {
+    if (answers && back) {
         answer.fault = RLOCK_FAULT_BUSY;
         answer.text = redis->sync->words;
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
-    } else if (told) {
+    } else if (answers) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
         answer.text = reply ? reply->str : rlock__lost_words(redis);
         answer.spent = !reply;
