@@ -2630,7 +2630,7 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
  * >>settings - the numbers of a configuration: their names, limits and defaults, once
  */
 
-enum { RLOCK__INT, RLOCK__INT64, RLOCK__TEXT, RLOCK__WIRE, RLOCK__YES_NO };
+enum { RLOCK__INT, RLOCK__INT64, RLOCK__STRING, RLOCK__WIRE, RLOCK__YES_NO };
 
 typedef struct rlock__setting { /* a field of rlock_config; zero stands for its default */
     const char *name;
@@ -3472,7 +3472,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
-#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
+#define RLOCK__REPLY_TEXT 128u         /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
 #define RLOCK__BATCH 64                                /* most renewals in one command */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
@@ -3580,10 +3580,10 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 #if RLOCK__HAS_NAMES
     rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
 #endif
-    redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
-    redisReply reply;                /* the one being read, where no tree is needed */
-    char words[RLOCK__WORDS];        /* its text, with a NUL */
+    redisReplyObjectFunctions *make;    /* hiredis' own */
+    redisReplyObjectFunctions guard;    /* the same, after rlock__reply_expected */
+    redisReply reply;                   /* the one being read, where no tree is needed */
+    char reply_text[RLOCK__REPLY_TEXT]; /* its text, with a NUL */
     char text[128];
     char run_id[RLOCK__IDENTITY +
                 1]; /* of the server's process, of the last handshake; empty = unknown */
@@ -4783,7 +4783,7 @@ static const rlock__error rlock__errors[] = {
 
 /* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
-static const char *rlock__error_words(const char *text) {
+static const char *rlock__error_text(const char *text) {
     const char *at = text;
     if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
         at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
@@ -4808,7 +4808,7 @@ static bool rlock__begins(const char *text, const char *words) {
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
-    const char *words = rlock__error_words(text), *known = error->words;
+    const char *words = rlock__error_text(text), *known = error->words;
     while (!rlock__begins(words, known)) {
         known += strlen(known) + 1;
         known = *known ? known : (++error)->words;
@@ -4822,7 +4822,7 @@ static rlock_fault rlock__classify(const char *text) {
 
 /* True if a node of a cluster says which other one to ask. */
 static bool rlock__redirected(const char *text) {
-    const char *words = rlock__error_words(text);
+    const char *words = rlock__error_text(text);
     return rlock__begins(words, "MOVED") || rlock__begins(words, "ASK");
 }
 
@@ -5976,13 +5976,13 @@ static void *rlock__make_string(const redisReadTask *task, char *text, size_t le
     if (conn && rlock__shard_error(conn, task, text)) {
         return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
-    if (!conn || task->parent || len >= sizeof conn->words) {
+    if (!conn || task->parent || len >= sizeof conn->reply_text) {
         return conn ? conn->make->createString(task, text, len) : NULL;
     }
     reply = rlock__make_in_place(conn, task->type);
-    memcpy(conn->words, text, len);
-    conn->words[len] = 0;
-    reply->str = conn->words;
+    memcpy(conn->reply_text, text, len);
+    conn->reply_text[len] = 0;
+    reply->str = conn->reply_text;
     reply->len = len;
     return reply;
 }
@@ -6124,13 +6124,13 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
 }
 
 /* Why the connection ended, or NULL. */
-static const char *rlock__lost_words(const rlock__redis *redis) {
+static const char *rlock__lost_text(const rlock__redis *redis) {
     return redis->commands.text[0] ? redis->commands.text : NULL;
 }
 
 /* Answers that the connection ended, or the server's words did not say what was done. */
 static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
-    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
+    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_text(redis));
 }
 
 #if RLOCK__HAS_REPLICAS
@@ -6188,7 +6188,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (answers) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
-        answer.text = reply ? reply->str : rlock__lost_words(redis);
+        answer.text = reply ? reply->str : rlock__lost_text(redis);
         answer.spent = !reply;
         redis->events->answered(redis->owner, request, &answer);
     }
@@ -7013,7 +7013,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
 }
 
 /* Returns why nothing is granted, perhaps in the line. */
-static const char *rlock__quarantine_words(const rlock__redis *redis, char *line) {
+static const char *rlock__quarantine_text(const rlock__redis *redis, char *line) {
     const rlock__quarantine *quarantine = redis->quarantine;
     int64_t left_us = quarantine->until_us - rlock_client_now_us(redis->client);
     char number[21];
@@ -7097,7 +7097,7 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
         }
     }
     if (news) {
-        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_words(redis, line),
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_text(redis, line),
                         NULL);
     }
 }
@@ -8017,7 +8017,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
         char line[RLOCK__LINE];
         rlock__list_remove(&first->store.link);
-        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
+        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
         return;
     }
 #endif
@@ -8523,13 +8523,13 @@ enum {                           /* rows of what a query may set, beside those o
 };
 
 static const rlock__setting rlock__url_rows[RLOCK__URL_ROWS] = {
-    RLOCK__SETTING(sentinel_username, RLOCK__TEXT, 0, 0, 0),
-    RLOCK__SETTING(sentinel_password, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(sentinel_username, RLOCK__STRING, 0, 0, 0),
+    RLOCK__SETTING(sentinel_password, RLOCK__STRING, 0, 0, 0),
     {"sentinel_tls", 0, 0, 0, 0, RLOCK__YES_NO},
     RLOCK__SETTING(trust_plain_sentinels, RLOCK__YES_NO, 0, 0, 0),
     {"db", INT_MAX, 0, offsetof(rlock_config, database), 0, RLOCK__INT},
-    RLOCK__SETTING(client_name, RLOCK__TEXT, 0, 0, 0),
-    RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(client_name, RLOCK__STRING, 0, 0, 0),
+    RLOCK__SETTING(prefix, RLOCK__STRING, 0, 0, 0),
     RLOCK__SETTING(wire, RLOCK__WIRE, 0, 0, 0),
 };
 static const rlock__setting rlock__url_port = RLOCK__SETTING(port, RLOCK__INT, 1, 65535, 0);
@@ -8589,7 +8589,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     bool again = (url->seen >> i & 1u) != 0;
     int32_t value;
     url->seen |= 1u << i;
-    if (row->type == RLOCK__TEXT) {
+    if (row->type == RLOCK__STRING) {
         if (*field) {
             again = true;
         }
@@ -9414,7 +9414,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     rlock__slots there;
     unsigned slot;
     bool ask;
-    if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
+    if (!rlock__slots_redirect(rlock__error_text(answer->text), &there, &ask)) {
         return false;
     }
     cluster->map_source = ask ? cluster->map_source : node;
@@ -9723,7 +9723,7 @@ static void rlock__node_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__node_redirects(node, request, answer)) {
         return;
     }
-    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+    if (busy && rlock__begins(rlock__error_text(answer->text), "CLUSTERDOWN")) {
         rlock__cluster_want(node->cluster);
     }
 #if RLOCK__HAS_REPLICAS
@@ -11940,7 +11940,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
-static const char *rlock__unsent_words(const rlock_client *client) {
+static const char *rlock__unsent_text(const rlock_client *client) {
     return client->up ? "what was sent before is not answered yet" : client->fault_text;
 }
 
@@ -11953,7 +11953,7 @@ static void rlock__set_text(const rlock_client *client, char **text, const char 
 }
 
 /* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
-static void rlock__lock_words(rlock *lock, const char *words) {
+static void rlock__lock_text(rlock *lock, const char *words) {
     if (words && !lock->more) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
@@ -11965,7 +11965,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
 /* Keeps the words of a renewal that failed, for the event of the loss. */
 static void rlock__hold_fault(rlock__claim *held, const char *words) {
     if (words && !held->lock->ready.event) { /* else its grant was not told yet */
-        rlock__lock_words(held->lock, words);
+        rlock__lock_text(held->lock, words);
         held->faulted = false; /* that was before */
     }
 }
@@ -12178,7 +12178,7 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (ends || lock->ready.status != RLOCK_ERR_UNKNOWN) {
         lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
-        rlock__lock_words(lock, text);
+        rlock__lock_text(lock, text);
     }
 }
 
@@ -12837,7 +12837,7 @@ static void rlock__lock_unref(rlock *lock) {
     RLOCK_ASSERT(lock->references);
     if (--lock->references == 0) {
         RLOCK_ASSERT(!lock->claim && !lock->ops);
-        rlock__lock_words(lock, NULL);
+        rlock__lock_text(lock, NULL);
         rlock__gate_unref(lock->gate);
         rlock__dealloc(lock->more);
         rlock__dealloc(lock);
@@ -13162,7 +13162,7 @@ static void rlock__following_over(rlock *lock) {
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
-        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_words(client));
+        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_text(client));
     }
 }
 
@@ -13305,7 +13305,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
-        rlock__lock_words(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
+        rlock__lock_text(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
     }
     if (gone && !rlock__handle_of(claim)) {
         rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
@@ -13337,7 +13337,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     gate->references++;
     if (rlock__handle_of(claim) &&
         status != claim->lock->ready.status) { /* the words were of another end */
-        rlock__lock_words(claim->lock, NULL);
+        rlock__lock_text(claim->lock, NULL);
     }
     rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
@@ -13445,7 +13445,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     claim->may_exist = may_exist;
     claim->retry = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
@@ -13469,7 +13469,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->waiters->taken = true;
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     } else {
@@ -13531,7 +13531,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_text(client),
                          false);
         status = lock->ready.status;
     }
@@ -13539,7 +13539,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 }
 
 /* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
-static const char *rlock__expired_words(const rlock__claim *held) {
+static const char *rlock__expired_text(const rlock__claim *held) {
     int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
@@ -13567,7 +13567,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may
         rlock__hold_fault(claim, gate->client->fault_text);
     }
     if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
-        rlock__lock_words(lock, rlock__expired_words(claim));
+        rlock__lock_text(lock, rlock__expired_text(claim));
     }
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
@@ -13730,7 +13730,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         until_us = rlock__min(until_us, claim->until_us);
     }
     rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
-    rlock__lock_words(claim->lock, NULL);
+    rlock__lock_text(claim->lock, NULL);
     claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms || (claim->cut && lease_ms < claim->lock->lease_ms)) {
@@ -13887,7 +13887,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     }
     claim->ours = answer->ours;
     claim->counted = claim->faulted = false;
-    rlock__lock_words(claim->lock, NULL);
+    rlock__lock_text(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
@@ -13984,7 +13984,7 @@ static bool rlock__hand_over(rlock__claim *held) {
     held->handovers--;
     held->yields = true;
     held->counted = false;
-    rlock__lock_words(to, NULL);
+    rlock__lock_text(to, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held, since_us);
     client->stats.released++;
@@ -14286,7 +14286,7 @@ static void rlock__question_fire(rlock_timer *timer) {
         fault = RLOCK_FAULT_UNKNOWN;
     }
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
-                        sent ? NULL : rlock__unsent_words(client));
+                        sent ? NULL : rlock__unsent_text(client));
 }
 
 /* Ends the questions that are not answered: nobody waits for longer. */
@@ -15452,7 +15452,7 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     if (!rlock__hand_over(claim)) {
         rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
@@ -15492,7 +15492,7 @@ int rlock_cancel(rlock *lock) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__lock_words(lock, NULL);
+        rlock__lock_text(lock, NULL);
     }
     rlock__leave(lock->gate->client);
     return RLOCK_OK;
@@ -15637,4 +15637,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 1a91c521cf513db4 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 4d8be1d85f400c0c */

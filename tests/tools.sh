@@ -506,7 +506,7 @@ settings_that_differ_are_told() {
 $client names what is no parameter: replicas
 $page names what is no parameter: replicas
 $url names what is no parameter: replicas\n" || return 1
-    planted src/store/redis/url.h '    RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),' '    {"fresh", 0, 0, 0, 0, RLOCK__YES_NO},' \
+    planted src/store/redis/url.h '    RLOCK__SETTING(prefix, RLOCK__STRING, 0, 0, 0),' '    {"fresh", 0, 0, 0, 0, RLOCK__YES_NO},' \
         "$(for where in "$client" "$page" "$url"; do
             printf '%s does not name the parameter fresh\\n%s names what is no parameter: prefix\\n' "$where" "$where"
         done)" || return 1

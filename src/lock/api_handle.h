@@ -464,7 +464,7 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     if (!rlock__hand_over(claim)) {
         rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
@@ -504,7 +504,7 @@ int rlock_cancel(rlock *lock) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
-        rlock__lock_words(lock, NULL);
+        rlock__lock_text(lock, NULL);
     }
     rlock__leave(lock->gate->client);
     return RLOCK_OK;

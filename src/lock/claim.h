@@ -253,7 +253,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
-static const char *rlock__unsent_words(const rlock_client *client) {
+static const char *rlock__unsent_text(const rlock_client *client) {
     return client->up ? "what was sent before is not answered yet" : client->fault_text;
 }
 
@@ -266,7 +266,7 @@ static void rlock__set_text(const rlock_client *client, char **text, const char 
 }
 
 /* Keeps the server's words for the event to come, or with NULL none. Without memory: none. */
-static void rlock__lock_words(rlock *lock, const char *words) {
+static void rlock__lock_text(rlock *lock, const char *words) {
     if (words && !lock->more) {
         lock->more = (rlock__more *)rlock__alloc(sizeof *lock->more);
     }
@@ -278,7 +278,7 @@ static void rlock__lock_words(rlock *lock, const char *words) {
 /* Keeps the words of a renewal that failed, for the event of the loss. */
 static void rlock__hold_fault(rlock__claim *held, const char *words) {
     if (words && !held->lock->ready.event) { /* else its grant was not told yet */
-        rlock__lock_words(held->lock, words);
+        rlock__lock_text(held->lock, words);
         held->faulted = false; /* that was before */
     }
 }
@@ -491,7 +491,7 @@ static void rlock__lock_note(rlock *lock, rlock_fault fault, const char *text, b
     RLOCK_ASSERT(fault >= RLOCK_FAULT_DOWN && fault <= RLOCK_FAULT_OTHER);
     if (ends || lock->ready.status != RLOCK_ERR_UNKNOWN) {
         lock->ready.status = (int8_t)rlock__on_fault[fault][RLOCK__IN_ATTEMPT];
-        rlock__lock_words(lock, text);
+        rlock__lock_text(lock, text);
     }
 }
 

@@ -377,7 +377,7 @@ static void rlock__lock_unref(rlock *lock) {
     RLOCK_ASSERT(lock->references);
     if (--lock->references == 0) {
         RLOCK_ASSERT(!lock->claim && !lock->ops);
-        rlock__lock_words(lock, NULL);
+        rlock__lock_text(lock, NULL);
         rlock__gate_unref(lock->gate);
         rlock__dealloc(lock->more);
         rlock__dealloc(lock);

@@ -87,7 +87,7 @@ static void rlock__following_over(rlock *lock) {
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
-        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_words(client));
+        rlock__following_end(lock, RLOCK_ERR_CONN, rlock__unsent_text(client));
     }
 }
 
@@ -230,7 +230,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
-        rlock__lock_words(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
+        rlock__lock_text(claim->lock, verdict == RLOCK_OK ? NULL : answer->text);
     }
     if (gone && !rlock__handle_of(claim)) {
         rlock__report(claim, RLOCK_REPORT_CLEANED, RLOCK_OK);
@@ -262,7 +262,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     gate->references++;
     if (rlock__handle_of(claim) &&
         status != claim->lock->ready.status) { /* the words were of another end */
-        rlock__lock_words(claim->lock, NULL);
+        rlock__lock_text(claim->lock, NULL);
     }
     rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
@@ -370,7 +370,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     }
     lock->ready.event = 0;
     rlock__list_remove(&lock->ready.link);
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     claim->may_exist = may_exist;
     claim->retry = true; /* of a queued kind it is asked for although others stand before it */
     lock->ready.status = RLOCK_ERR_UNKNOWN;
@@ -394,7 +394,7 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__lock_left(lock, answer->left_ms);
     lock->ready.status = RLOCK_ERR_TIMEOUT;
     gate->waiters->taken = true;
-    rlock__lock_words(lock, NULL);
+    rlock__lock_text(lock, NULL);
     if (lock->once) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     } else {
@@ -456,7 +456,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     } else if (status == RLOCK_OK && up && lock->gate->waiters->taken) { /* by others before it */
         status = lock->once ? RLOCK_ERR_BUSY : RLOCK_ERR_TIMEOUT;
     } else if (status == RLOCK_OK) {
-        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_words(client),
+        rlock__lock_note(lock, up ? RLOCK_FAULT_DOWN : client->fault, rlock__unsent_text(client),
                          false);
         status = lock->ready.status;
     }
@@ -464,7 +464,7 @@ static void rlock__attempt_fire(rlock__claim *claim) {
 }
 
 /* Returns why a hold ends at its deadline that no fault kept from being renewed, or NULL. */
-static const char *rlock__expired_words(const rlock__claim *held) {
+static const char *rlock__expired_text(const rlock__claim *held) {
     int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
@@ -492,7 +492,7 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may
         rlock__hold_fault(claim, gate->client->fault_text);
     }
     if (reason == RLOCK_REASON_EXPIRED && !(lock->more && lock->more->text)) {
-        rlock__lock_words(lock, rlock__expired_words(claim));
+        rlock__lock_text(lock, rlock__expired_text(claim));
     }
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_LOST, lock->more ? lock->more->text : NULL);
@@ -655,7 +655,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
         until_us = rlock__min(until_us, claim->until_us);
     }
     rlock__report(claim, RLOCK_REPORT_RENEWED, RLOCK_OK);
-    rlock__lock_words(claim->lock, NULL);
+    rlock__lock_text(claim->lock, NULL);
     claim->faulted = false;
     claim->until_us = until_us;
     if (lease_ms < request->lease_ms || (claim->cut && lease_ms < claim->lock->lease_ms)) {
@@ -812,7 +812,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     }
     claim->ours = answer->ours;
     claim->counted = claim->faulted = false;
-    rlock__lock_words(claim->lock, NULL);
+    rlock__lock_text(claim->lock, NULL);
     rlock__claim_phase(claim, RLOCK__HOLDING);
     rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(claim, request->sent_us);
@@ -909,7 +909,7 @@ static bool rlock__hand_over(rlock__claim *held) {
     held->handovers--;
     held->yields = true;
     held->counted = false;
-    rlock__lock_words(to, NULL);
+    rlock__lock_text(to, NULL);
     rlock__lock_event(to, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
     rlock__holding_plan(held, since_us);
     client->stats.released++;

@@ -124,7 +124,7 @@ static void rlock__question_fire(rlock_timer *timer) {
         fault = RLOCK_FAULT_UNKNOWN;
     }
     rlock__question_end(question, rlock__on_fault[fault][RLOCK__IN_ATTEMPT], NULL,
-                        sent ? NULL : rlock__unsent_words(client));
+                        sent ? NULL : rlock__unsent_text(client));
 }
 
 /* Ends the questions that are not answered: nobody waits for longer. */

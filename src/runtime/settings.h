@@ -10,7 +10,7 @@
 #include "public/lock.h"
 #include "base/platform.h"
 
-enum { RLOCK__INT, RLOCK__INT64, RLOCK__TEXT, RLOCK__WIRE, RLOCK__YES_NO };
+enum { RLOCK__INT, RLOCK__INT64, RLOCK__STRING, RLOCK__WIRE, RLOCK__YES_NO };
 
 typedef struct rlock__setting { /* a field of rlock_config; zero stands for its default */
     const char *name;

@@ -384,7 +384,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     rlock__slots there;
     unsigned slot;
     bool ask;
-    if (!rlock__slots_redirect(rlock__error_words(answer->text), &there, &ask)) {
+    if (!rlock__slots_redirect(rlock__error_text(answer->text), &there, &ask)) {
         return false;
     }
     cluster->map_source = ask ? cluster->map_source : node;
@@ -693,7 +693,7 @@ static void rlock__node_answered(void *owner, rlock_request *request, const rloc
     if (busy && rlock__node_redirects(node, request, answer)) {
         return;
     }
-    if (busy && rlock__begins(rlock__error_words(answer->text), "CLUSTERDOWN")) {
+    if (busy && rlock__begins(rlock__error_text(answer->text), "CLUSTERDOWN")) {
         rlock__cluster_want(node->cluster);
     }
 #if RLOCK__HAS_REPLICAS

@@ -709,13 +709,13 @@ static void *rlock__make_string(const redisReadTask *task, char *text, size_t le
     if (conn && rlock__shard_error(conn, task, text)) {
         return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
-    if (!conn || task->parent || len >= sizeof conn->words) {
+    if (!conn || task->parent || len >= sizeof conn->reply_text) {
         return conn ? conn->make->createString(task, text, len) : NULL;
     }
     reply = rlock__make_in_place(conn, task->type);
-    memcpy(conn->words, text, len);
-    conn->words[len] = 0;
-    reply->str = conn->words;
+    memcpy(conn->reply_text, text, len);
+    conn->reply_text[len] = 0;
+    reply->str = conn->reply_text;
     reply->len = len;
     return reply;
 }

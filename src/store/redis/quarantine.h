@@ -53,7 +53,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
 }
 
 /* Returns why nothing is granted, perhaps in the line. */
-static const char *rlock__quarantine_words(const rlock__redis *redis, char *line) {
+static const char *rlock__quarantine_text(const rlock__redis *redis, char *line) {
     const rlock__quarantine *quarantine = redis->quarantine;
     int64_t left_us = quarantine->until_us - rlock_client_now_us(redis->client);
     char number[21];
@@ -137,7 +137,7 @@ static void rlock__quarantine_told(rlock__redis *redis, const redisReply *reply)
         }
     }
     if (news) {
-        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_words(redis, line),
+        rlock__conn_log(&redis->commands, RLOCK_LOG_WARNING, rlock__quarantine_text(redis, line),
                         NULL);
     }
 }

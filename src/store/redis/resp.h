@@ -62,7 +62,7 @@ static const rlock__error rlock__errors[] = {
 
 /* Before Redis 7 the words follow others about the script's failure, and the line of the script:
  * `ERR Error running script (call to f_1f): @user_script:1: @user_script: 1: -OOM ...`. */
-static const char *rlock__error_words(const char *text) {
+static const char *rlock__error_text(const char *text) {
     const char *at = text;
     if (strncmp(text, RLOCK__SCRIPT_FAILED, sizeof RLOCK__SCRIPT_FAILED - 1) == 0) {
         at = strstr(text, "): ") ? strstr(text, "): ") + 3 : text;
@@ -87,7 +87,7 @@ static bool rlock__begins(const char *text, const char *words) {
 /* Returns the row for an error. Names of users and keys play no part: they stand further on. */
 static const rlock__error *rlock__error_of(const char *text) {
     const rlock__error *error = rlock__errors;
-    const char *words = rlock__error_words(text), *known = error->words;
+    const char *words = rlock__error_text(text), *known = error->words;
     while (!rlock__begins(words, known)) {
         known += strlen(known) + 1;
         known = *known ? known : (++error)->words;
@@ -101,7 +101,7 @@ static rlock_fault rlock__classify(const char *text) {
 
 /* True if a node of a cluster says which other one to ask. */
 static bool rlock__redirected(const char *text) {
-    const char *words = rlock__error_words(text);
+    const char *words = rlock__error_text(text);
     return rlock__begins(words, "MOVED") || rlock__begins(words, "ASK");
 }
 

@@ -45,7 +45,7 @@ extern "C" { /* hiredis 0.14 leaves it out of async.h */
 #define RLOCK__EPOCHS_MIXED UINT32_MAX /* in a note: attempts at several nodes, or no epoch left */
 #define RLOCK__ELEMENTS_MAX 65536u     /* of one array in a reply */
 #define RLOCK__HOST_MAX 255u           /* bytes of a name that a resolver takes */
-#define RLOCK__WORDS 128u              /* a reply of fewer bytes needs no memory */
+#define RLOCK__REPLY_TEXT 128u         /* a reply of fewer bytes needs no memory */
 #define RLOCK__ADDRESS_MAX (INET6_ADDRSTRLEN + 24)     /* of IPv6 with its scope */
 #define RLOCK__BATCH 64                                /* most renewals in one command */
 #define RLOCK__BATCH_BYTES 16384u                      /* most bytes of their keys together */
@@ -153,10 +153,10 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
 #if RLOCK__HAS_NAMES
     rlock__lookup *lookups; /* each of another name; none is freed before the connection's end */
 #endif
-    redisReplyObjectFunctions *make; /* hiredis' own */
-    redisReplyObjectFunctions guard; /* the same, after rlock__reply_expected */
-    redisReply reply;                /* the one being read, where no tree is needed */
-    char words[RLOCK__WORDS];        /* its text, with a NUL */
+    redisReplyObjectFunctions *make;    /* hiredis' own */
+    redisReplyObjectFunctions guard;    /* the same, after rlock__reply_expected */
+    redisReply reply;                   /* the one being read, where no tree is needed */
+    char reply_text[RLOCK__REPLY_TEXT]; /* its text, with a NUL */
     char text[128];
     char run_id[RLOCK__IDENTITY +
                 1]; /* of the server's process, of the last handshake; empty = unknown */

@@ -311,7 +311,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
         char line[RLOCK__LINE];
         rlock__list_remove(&first->store.link);
-        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_words(redis, line));
+        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
         return;
     }
 #endif

@@ -26,13 +26,13 @@ enum {                           /* rows of what a query may set, beside those o
 };
 
 static const rlock__setting rlock__url_rows[RLOCK__URL_ROWS] = {
-    RLOCK__SETTING(sentinel_username, RLOCK__TEXT, 0, 0, 0),
-    RLOCK__SETTING(sentinel_password, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(sentinel_username, RLOCK__STRING, 0, 0, 0),
+    RLOCK__SETTING(sentinel_password, RLOCK__STRING, 0, 0, 0),
     {"sentinel_tls", 0, 0, 0, 0, RLOCK__YES_NO},
     RLOCK__SETTING(trust_plain_sentinels, RLOCK__YES_NO, 0, 0, 0),
     {"db", INT_MAX, 0, offsetof(rlock_config, database), 0, RLOCK__INT},
-    RLOCK__SETTING(client_name, RLOCK__TEXT, 0, 0, 0),
-    RLOCK__SETTING(prefix, RLOCK__TEXT, 0, 0, 0),
+    RLOCK__SETTING(client_name, RLOCK__STRING, 0, 0, 0),
+    RLOCK__SETTING(prefix, RLOCK__STRING, 0, 0, 0),
     RLOCK__SETTING(wire, RLOCK__WIRE, 0, 0, 0),
 };
 static const rlock__setting rlock__url_port = RLOCK__SETTING(port, RLOCK__INT, 1, 65535, 0);
@@ -92,7 +92,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     bool again = (url->seen >> i & 1u) != 0;
     int32_t value;
     url->seen |= 1u << i;
-    if (row->type == RLOCK__TEXT) {
+    if (row->type == RLOCK__STRING) {
         if (*field) {
             again = true;
         }

@@ -43,13 +43,13 @@ static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlo
 }
 
 /* Why the connection ended, or NULL. */
-static const char *rlock__lost_words(const rlock__redis *redis) {
+static const char *rlock__lost_text(const rlock__redis *redis) {
     return redis->commands.text[0] ? redis->commands.text : NULL;
 }
 
 /* Answers that the connection ended, or the server's words did not say what was done. */
 static void rlock__answer_unknown(rlock__redis *redis, rlock_request *request) {
-    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_words(redis));
+    rlock__answer_fault(redis, request, RLOCK_FAULT_UNKNOWN, rlock__lost_text(redis));
 }
 
 #if RLOCK__HAS_REPLICAS
@@ -107,7 +107,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
         rlock__answer_now(redis, request, &answer); /* this attempt is over */
     } else if (answers) {
         answer.fault = RLOCK_FAULT_UNKNOWN;
-        answer.text = reply ? reply->str : rlock__lost_words(redis);
+        answer.text = reply ? reply->str : rlock__lost_text(redis);
         answer.spent = !reply;
         redis->events->answered(redis->owner, request, &answer);
     }
