@@ -41,8 +41,11 @@
 
 RLOCK__C_CASTS_BEGIN
 
-#define RLOCK__MY_ALONE 0   /* in rlock_request.store.own: its statement failed beside others */
-#define RLOCK__MY_VERSION 1 /* of rlock_mariadb.sql */
+#define RLOCK__MY_ALONE 0    /* in rlock_request.store.own: its statement failed beside others */
+#define RLOCK__MY_VERSION 1  /* of rlock_mariadb.sql: this one */
+#define RLOCK__MY_REVISION 2 /* ... and this one or a later */
+#define RLOCK__MY_OLD \
+    "rlock_mariadb.sql in this database is older than this program: run the file again"
 #define RLOCK__MY_KEY_MAX 2000u
 #define RLOCK__MY_GROUP 64     /* most requests in one statement */
 #define RLOCK__MY_ADDRESSES 16 /* of a name, that are tried */
@@ -720,8 +723,8 @@ static inline void rlock__my_names(rlock__my *my, const rlock_request *request) 
 
 /* Writes a request as the call of a function. */
 static inline void rlock__my_call(rlock__my *my, const rlock_request *request) {
-    static const char *const names[] = {"acquire", "renew", "release",
-                                        "inspect", "force", "set_permits"};
+    static const char *const names[] = {"acquire", "extend", "release",
+                                        "inspect", "force",  "set_permits"};
     static const char *const several[] = {"several('a',", "several('r',", "several('d',"};
     bool queued = rlock__my_queued(request), many = rlock__my_several(request);
     uint8_t op = request->op;
@@ -742,7 +745,9 @@ static inline void rlock__my_call(rlock__my *my, const rlock_request *request) {
     if (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RENEW || (many && op == RLOCK_OP_RELEASE)) {
         rlock__my_number(my, request->lease_ms);
     }
-    if (op == RLOCK_OP_ACQUIRE || (many && op <= RLOCK_OP_RELEASE)) {
+    if (op == RLOCK_OP_RENEW) {
+        rlock__my_number(my, request->longest_ms);
+    } else if (op == RLOCK_OP_ACQUIRE || (many && op == RLOCK_OP_RELEASE)) {
         rlock__my_number(my, request->fences);
     }
     if (queued && op == RLOCK_OP_ACQUIRE) {
@@ -980,7 +985,7 @@ static inline void rlock__my_handshake(rlock__my *my) {
         snprintf(text, sizeof text,
                  "SELECT rlock_version(),@@global.read_only,(SELECT CONCAT_WS(' ',"
                  "UNIX_TIMESTAMP()-variable_value,@@server_id,@@port,@@hostname) "
-                 "FROM %s.global_status WHERE variable_name='Uptime')",
+                 "FROM %s.global_status WHERE variable_name='Uptime'),rlock_revision()",
                  my->native ? "information_schema" : "performance_schema");
         break;
     case RLOCK__MY_STEP_ISOLATION:
@@ -1024,6 +1029,9 @@ static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fa
     if (atoi(row[0]) != RLOCK__MY_VERSION) {
         return "rlock_mariadb.sql in this database is of another version";
     }
+    if (!row[3] || atoi(row[3]) < RLOCK__MY_REVISION) {
+        return RLOCK__MY_OLD;
+    }
     *fault = RLOCK_FAULT_DOWN;
     if (row[1] && strcmp(row[1], "0") != 0 && strcmp(row[1], "OFF") != 0) { /* words since 12 */
         return "the server is read-only";
@@ -1045,8 +1053,10 @@ static inline void rlock__my_handshake_over(rlock__my *my, unsigned error, MYSQL
     }
     if (error) {
         fault = rlock__my_fault(error) == RLOCK_FAULT_AUTH ? RLOCK_FAULT_AUTH : RLOCK_FAULT_DOWN;
-        wrong = error == 1305 ? "rlock_mariadb.sql is not installed in this database"
-                              : mysql_error(my->conn);
+        wrong = error != 1305 ? mysql_error(my->conn)
+                : strstr(mysql_error(my->conn), "rlock_revision")
+                    ? RLOCK__MY_OLD
+                    : "rlock_mariadb.sql is not installed in this database";
     } else if (my->step == RLOCK__MY_STEP_KNOW) {
         wrong = rlock__my_known(my, row, &fault);
     }

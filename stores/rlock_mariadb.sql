@@ -47,7 +47,9 @@ CREATE TABLE IF NOT EXISTS rlock_members (
 
 DELIMITER $$
 
+-- A client works with one version. It needs its own revision of that or a later one: an older client goes on working.
 CREATE /*M! OR REPLACE */ FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN 1 $$
+CREATE /*M! OR REPLACE */ FUNCTION rlock_revision() RETURNS INT DETERMINISTIC NO SQL RETURN 2 $$
 
 -- What a function returns begins with its outcome, as those of rlock_outcome: 0 done, 1 held, 2 gone, 3 stolen; and 4 is the
 -- fault TYPE. An acquire adds for how many milliseconds another one holds (-1: nobody knows), the first fencing token, and
@@ -81,13 +83,17 @@ BEGIN
     RETURN CONCAT('0 -1 ', r_fence);
 END $$
 
-CREATE /*M! OR REPLACE */ FUNCTION rlock_renew(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT)
+-- A renewal makes no lease shorter, but for one: an end that is later than the longest lease that this token was asked for
+-- comes from a clock that was set back, and is cut to that lease. A longest of 0 cuts nothing.
+CREATE /*M! OR REPLACE */ FUNCTION rlock_extend(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
+        a_longest BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE r_token VARBINARY(64);
     DECLARE r_sort BINARY(1);
     DECLARE r_ends BIGINT DEFAULT 0;
+    DECLARE most BIGINT DEFAULT COALESCE(at + NULLIF(a_longest, 0) * 1000, 9223372036854775807);
     SELECT token, sort, ends INTO r_token, r_sort, r_ends FROM rlock_keys WHERE name = a_name FOR UPDATE;
     IF r_ends <= at THEN
         RETURN '2';
@@ -96,10 +102,16 @@ BEGIN
     ELSEIF r_token <> a_token THEN
         RETURN '3';
     ELSEIF a_lease > 0 THEN
-        UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000), used = GREATEST(used + 1, at) WHERE name = a_name;
+        UPDATE rlock_keys SET ends = GREATEST(LEAST(ends, most), at + a_lease * 1000), used = GREATEST(used + 1, at)
+            WHERE name = a_name;
     END IF;
     RETURN '0';
 END $$
+
+-- What clients of revision 1 call, and rlock_renew_queued below.
+CREATE /*M! OR REPLACE */ FUNCTION rlock_renew(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT)
+    RETURNS VARBINARY(100) MODIFIES SQL DATA
+    RETURN rlock_extend(a_name, a_token, a_lease, 0) $$
 
 CREATE /*M! OR REPLACE */ FUNCTION rlock_release(a_name VARBINARY(2000), a_token VARBINARY(64))
     RETURNS VARBINARY(100) MODIFIES SQL DATA
@@ -118,9 +130,10 @@ END $$
 -- ---- a mutex with several keys: all or none ----
 
 -- The keys follow each other, each with two bytes of its length before it, in the order of their bytes: all lock in that one.
--- The operation is a, r or d, for acquire, renew and release.
+-- The operation is a, r or d, for acquire, renew and release. An acquire says how many fencing tokens it wants, a renewal the
+-- longest lease, where clients of revision 1 say 0.
 CREATE /*M! OR REPLACE */ FUNCTION rlock_several(a_does BINARY(1), a_names LONGBLOB, a_token VARBINARY(64), a_lease BIGINT,
-        a_fences INT)
+        a_number BIGINT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -128,6 +141,7 @@ BEGIN
     DECLARE r_sort BINARY(1);
     DECLARE r_ends, r_fence, r_until BIGINT;
     DECLARE others, first BIGINT DEFAULT 0;
+    DECLARE most BIGINT DEFAULT COALESCE(at + NULLIF(a_number, 0) * 1000, 9223372036854775807);
     DECLARE place, bytes, count, mine INT DEFAULT 0;
     DECLARE differs BOOL DEFAULT FALSE;
     DECLARE outcome INT;
@@ -162,10 +176,10 @@ BEGIN
         SET bytes = ASCII(SUBSTR(a_names, place + 1, 1)) * 256 + ASCII(SUBSTR(a_names, place + 2, 1));
         IF a_does = 'a' THEN
             UPDATE rlock_keys SET ends = GREATEST(IF(token = a_token, ends, 0), at + a_lease * 1000), token = a_token,
-                sort = 'm', used = GREATEST(used + 1, at), fence = IF(a_fences > 0, first + a_fences - 1, fence)
+                sort = 'm', used = GREATEST(used + 1, at), fence = IF(a_number > 0, first + a_number - 1, fence)
                 WHERE name = SUBSTR(a_names, place + 3, bytes);
         ELSEIF a_does = 'r' AND outcome = 0 AND a_lease > 0 THEN
-            UPDATE rlock_keys SET ends = GREATEST(ends, at + a_lease * 1000), used = GREATEST(used + 1, at)
+            UPDATE rlock_keys SET ends = GREATEST(LEAST(ends, most), at + a_lease * 1000), used = GREATEST(used + 1, at)
                 WHERE name = SUBSTR(a_names, place + 3, bytes);
         ELSEIF a_does = 'd' AND mine > 0 THEN
             UPDATE rlock_keys SET token = '', ends = 0
@@ -301,13 +315,13 @@ BEGIN
     RETURN answer;
 END $$
 
-CREATE /*M! OR REPLACE */ FUNCTION rlock_renew_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
-        a_sort BINARY(1),
-        a_permits INT, a_weight INT)
+CREATE /*M! OR REPLACE */ FUNCTION rlock_extend_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
+        a_longest BIGINT, a_sort BINARY(1), a_permits INT, a_weight INT)
     RETURNS VARBINARY(100) MODIFIES SQL DATA
 BEGIN
     DECLARE at BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     DECLARE r_fence, r_until, r_mutex, ended BIGINT;
+    DECLARE most BIGINT DEFAULT COALESCE(at + NULLIF(a_longest, 0) * 1000, 9223372036854775807);
     DECLARE r_permits INT;
     DECLARE r_token VARBINARY(64);
     CALL rlock_queue(a_name, FALSE, at, r_fence, r_permits, r_until, r_mutex, r_token);
@@ -320,11 +334,17 @@ BEGIN
     IF COALESCE(ended, 0) = 0 THEN
         RETURN IF(rlock_weigh(a_name) + a_weight > IF(a_sort = 's' AND r_until > at, r_permits, a_permits), '3', '2');
     ELSEIF a_lease > 0 THEN
-        UPDATE rlock_members SET ends = GREATEST(ends, at + a_lease * 1000) WHERE name = a_name AND token = a_token;
+        UPDATE rlock_members SET ends = GREATEST(LEAST(ends, most), at + a_lease * 1000)
+            WHERE name = a_name AND token = a_token;
         CALL rlock_settle(a_name, a_sort, at);
     END IF;
     RETURN '0';
 END $$
+
+CREATE /*M! OR REPLACE */ FUNCTION rlock_renew_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_lease BIGINT,
+        a_sort BINARY(1), a_permits INT, a_weight INT)
+    RETURNS VARBINARY(100) MODIFIES SQL DATA
+    RETURN rlock_extend_queued(a_name, a_token, a_lease, 0, a_sort, a_permits, a_weight) $$
 
 CREATE /*M! OR REPLACE */ FUNCTION rlock_release_queued(a_name VARBINARY(2000), a_token VARBINARY(64), a_sort BINARY(1),
         a_permits INT,

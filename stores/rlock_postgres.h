@@ -46,7 +46,10 @@ RLOCK__C_CASTS_BEGIN
  * server behind a pooler is refused. */
 #define RLOCK_POSTGRES_POOLER 1u
 
-#define RLOCK__PG_VERSION 1 /* of rlock_postgres.sql */
+#define RLOCK__PG_VERSION 1  /* of rlock_postgres.sql: this one */
+#define RLOCK__PG_REVISION 2 /* ... and this one or a later */
+#define RLOCK__PG_OLD \
+    "rlock_postgres.sql in this database is older than this program: run the file again"
 #define RLOCK__PG_KEY_MAX 2000u
 #define RLOCK__PG_GROUP 64 /* most requests in one transaction */
 #define RLOCK__PG_CHANNELS 64
@@ -76,16 +79,16 @@ enum {
 
 static const char *const rlock__pg_sql[RLOCK__PG_STATEMENTS] = {
     "rlock.acquire($1::bytea, $2, $3::bigint, $4::int, $5::bool)",
-    "rlock.renew($1::bytea, $2, $3::bigint)",
+    "rlock.renew($1::bytea, $2, $3::bigint, $4::bigint)",
     "rlock.release($1::bytea, $2)",
     "rlock.acquire_all($1::bytea[], $2, $3::bigint, $4::int, $5::bool)",
-    "rlock.renew_all($1::bytea[], $2, $3::bigint)",
+    "rlock.renew_all($1::bytea[], $2, $3::bigint, $4::bigint)",
     "rlock.release_all($1::bytea[], $2)",
     "rlock.acquire_queued($1::bytea, $2, $3::bigint, $4::int, $5::bool, "
     "$6::text::\"char\", "
     "$7::int, $8::int, $9, $10::bigint)",
-    "rlock.renew_queued($1::bytea, $2, $3::bigint, $4::text::\"char\", $5::int, "
-    "$6::int)",
+    "rlock.renew_queued($1::bytea, $2, $3::bigint, $4::bigint, $5::text::\"char\", $6::int, "
+    "$7::int)",
     "rlock.release_queued($1::bytea, $2, $3::text::\"char\", $4::int, $5::int, "
     "$6::bigint, "
     "$7)",
@@ -797,6 +800,9 @@ static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *requ
     if (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RENEW) {
         rlock__pg_number(p, request->lease_ms);
     }
+    if (op == RLOCK_OP_RENEW) {
+        rlock__pg_number(p, request->longest_ms);
+    }
     if (op == RLOCK_OP_ACQUIRE) {
         unsigned flag = queued ? RLOCK_REQUEST_ONCE : RLOCK_REQUEST_TRACK;
         rlock__pg_number(p, request->fences);
@@ -1128,7 +1134,7 @@ static inline int rlock__pg_know(rlock__pg *pg) {
         "SELECT rlock.version(), extract(epoch FROM pg_postmaster_start_time())::text, "
         "(SELECT extract(epoch FROM backend_start)::text FROM pg_stat_activity "
         "WHERE pid = pg_backend_pid() AND pid = $1::int), "
-        "current_setting('transaction_read_only'), pg_backend_pid() = $1::int",
+        "current_setting('transaction_read_only'), pg_backend_pid() = $1::int, rlock.revision()",
         p.count, NULL, p.values, NULL, NULL, 0);
 }
 
@@ -1256,6 +1262,40 @@ static inline void rlock__pg_handshake(rlock__pg *pg) {
     }
 }
 
+/* Without any of the functions, or without those of this client. */
+static inline const char *rlock__pg_missing(const PGresult *error) {
+    const char *words = PQresultErrorField(error, PG_DIAG_MESSAGE_PRIMARY);
+    return words && strstr(words, "rlock.revision") ? RLOCK__PG_OLD
+                                                    : "rlock_postgres.sql is not installed in this "
+                                                      "database";
+}
+
+/* What the server says of itself; NULL: nothing. Returns what is wrong with it, or NULL. */
+static inline const char *rlock__pg_known(rlock__pg *pg, const PGresult *result,
+                                          rlock_fault *fault) {
+    *fault = RLOCK_FAULT_AUTH;
+    if (!result) {
+        return "the server does not say of which version its rlock_postgres.sql is";
+    }
+    if (rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
+        return "rlock_postgres.sql in this database is of another version";
+    }
+    if (rlock__pg_column(result, 5) < RLOCK__PG_REVISION) {
+        return RLOCK__PG_OLD;
+    }
+    if (!pg->pooler && PQgetvalue(result, 0, 4)[0] != 't') { /* before anything is set there */
+        return "the connection goes through a pooler: connect to PostgreSQL itself, or set "
+               "pooler=yes (RLOCK_POSTGRES_POOLER)";
+    }
+    if (strcmp(PQgetvalue(result, 0, 3), "off") != 0) {
+        *fault = RLOCK_FAULT_DOWN;
+        return "the server is read-only";
+    }
+    snprintf(pg->session, sizeof pg->session, "%s %s", PQgetvalue(result, 0, 1),
+             PQgetvalue(result, 0, 2));
+    return NULL;
+}
+
 /* What the server said to a step: the first of its results, or its error. */
 static inline void rlock__pg_handshake_over(rlock__pg *pg) {
     rlock__pg_group *group = &pg->group;
@@ -1268,29 +1308,16 @@ static inline void rlock__pg_handshake_over(rlock__pg *pg) {
         rlock_fault fault = rlock__pg_fault(code);
         const char *text = rlock__pg_error(pg, group->error);
         rlock__pg_fail(pg, fault == RLOCK_FAULT_AUTH ? fault : RLOCK_FAULT_DOWN,
-                       missing ? "rlock_postgres.sql is not installed in this database" : text);
+                       missing ? rlock__pg_missing(group->error) : text);
         return;
     }
     if (step == RLOCK__PG_STEP_KNOW) {
-        if (!row || rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
-            rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
-                           row ? "rlock_postgres.sql in this database is of another version"
-                               : "the server does not say of which version its rlock_postgres.sql "
-                                 "is");
+        rlock_fault fault;
+        const char *wrong = rlock__pg_known(pg, row ? result : NULL, &fault);
+        if (wrong) {
+            rlock__pg_fail(pg, fault, wrong);
             return;
         }
-        if (!pg->pooler && PQgetvalue(result, 0, 4)[0] != 't') { /* before anything is set there */
-            rlock__pg_fail(pg, RLOCK_FAULT_AUTH,
-                           "the connection goes through a pooler: connect to PostgreSQL "
-                           "itself, or set pooler=yes (RLOCK_POSTGRES_POOLER)");
-            return;
-        }
-        if (strcmp(PQgetvalue(result, 0, 3), "off") != 0) {
-            rlock__pg_fail(pg, RLOCK_FAULT_DOWN, "the server is read-only");
-            return;
-        }
-        snprintf(pg->session, sizeof pg->session, "%s %s", PQgetvalue(result, 0, 1),
-                 PQgetvalue(result, 0, 2));
     } else if (step == RLOCK__PG_STEP_END_LAST) {
         if (row && PQgetvalue(result, 0, 0)[0] == 't') {
             pg->gone_epoch = pg->epoch - 1;

@@ -57,7 +57,9 @@ CREATE TABLE IF NOT EXISTS rlock.members (
     UNIQUE (key, token)
 );
 
+-- A client works with one version. It needs its own revision of that or a later one: an older client goes on working.
 CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+CREATE OR REPLACE FUNCTION rlock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2';
 
 -- Outcomes are those of rlock_outcome: 0 done, 1 held, 2 gone, 3 stolen; and 4 is the fault TYPE.
 
@@ -118,13 +120,17 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION rlock.renew(k bytea, t text, lease bigint, OUT outcome int) LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp AS $$
+-- A renewal makes no lease shorter, but for one: an end that is later than the longest lease that this token was asked for
+-- comes from a clock that was set back, and is cut to that lease. A longest of 0 cuts nothing: least() ignores a NULL. The
+-- functions without it, here and below, are what clients of revision 1 call.
+CREATE OR REPLACE FUNCTION rlock.renew(k bytea, t text, lease bigint, longest bigint, OUT outcome int) LANGUAGE plpgsql
+        SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r rlock.keys;
 BEGIN
     IF lease > 0 THEN
-        UPDATE rlock.keys x SET ends = greatest(x.ends, clock_timestamp() + lease * interval '1 ms')
+        UPDATE rlock.keys x SET ends = greatest(least(x.ends, clock_timestamp() + nullif(longest, 0) * interval '1 ms'),
+                clock_timestamp() + lease * interval '1 ms')
             WHERE x.key = k AND x.token = t AND x.sort = 'm' AND x.ends > clock_timestamp();
         IF FOUND THEN
             outcome := 0;
@@ -138,6 +144,9 @@ BEGIN
                     WHEN lease > 0 THEN 2 -- it ended in between
                     ELSE 0 END;
 END $$;
+
+CREATE OR REPLACE FUNCTION rlock.renew(k bytea, t text, lease bigint, OUT outcome int) LANGUAGE sql AS
+    $$ SELECT rlock.renew(k, t, lease, 0) $$;
 
 CREATE OR REPLACE FUNCTION rlock.release(k bytea, t text, OUT outcome int) LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $$
@@ -215,15 +224,19 @@ BEGIN
         INTO outcome FROM rlock.keys x WHERE x.key = ANY (ks);
 END $$;
 
-CREATE OR REPLACE FUNCTION rlock.renew_all(ks bytea[], t text, lease bigint, OUT outcome int) LANGUAGE plpgsql
-        SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION rlock.renew_all(ks bytea[], t text, lease bigint, longest bigint, OUT outcome int)
+        LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     at timestamptz;
 BEGIN
     SELECT s.outcome, s.at INTO outcome, at FROM rlock.stand(ks, t) s;
-    UPDATE rlock.keys x SET ends = greatest(x.ends, at + lease * interval '1 ms')
+    UPDATE rlock.keys x SET ends = greatest(least(x.ends, at + nullif(longest, 0) * interval '1 ms'),
+            at + lease * interval '1 ms')
         WHERE outcome = 0 AND lease > 0 AND x.key = ANY (ks);
 END $$;
+
+CREATE OR REPLACE FUNCTION rlock.renew_all(ks bytea[], t text, lease bigint, OUT outcome int) LANGUAGE sql AS
+    $$ SELECT rlock.renew_all(ks, t, lease, 0) $$;
 
 CREATE OR REPLACE FUNCTION rlock.release_all(ks bytea[], t text, OUT outcome int) LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = pg_catalog, pg_temp AS $$
@@ -348,18 +361,19 @@ BEGIN
     PERFORM rlock.settle(k, s);
 END $$;
 
-CREATE OR REPLACE FUNCTION rlock.renew_queued(k bytea, t text, lease bigint, s "char", permits int, weight int,
-        OUT outcome int) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION rlock.renew_queued(k bytea, t text, lease bigint, longest bigint, s "char", permits int,
+        weight int, OUT outcome int) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r rlock.keys := rlock.queue(k, false);
     at timestamptz := clock_timestamp();
+    most timestamptz := CASE WHEN lease > 0 THEN at + nullif(longest, 0) * interval '1 ms' END;
 BEGIN
     IF r.key IS NULL THEN
         outcome := 2;
     ELSIF rlock.differs(r, s, at) THEN
         outcome := 4;
     ELSE
-        UPDATE rlock.members m SET ends = greatest(m.ends, at + lease * interval '1 ms')
+        UPDATE rlock.members m SET ends = greatest(least(m.ends, most), at + lease * interval '1 ms')
             WHERE m.key = k AND m.token = t AND m.ends IS NOT NULL;
         outcome := CASE WHEN FOUND THEN 0 WHEN (SELECT coalesce(sum(m.weight), 0) FROM rlock.members m
                 WHERE m.key = k AND m.ends IS NOT NULL) + weight > rlock.permits(r, s, permits, at) THEN 3 ELSE 2 END;
@@ -368,6 +382,9 @@ BEGIN
         END IF;
     END IF;
 END $$;
+
+CREATE OR REPLACE FUNCTION rlock.renew_queued(k bytea, t text, lease bigint, s "char", permits int, weight int,
+        OUT outcome int) LANGUAGE sql AS $$ SELECT rlock.renew_queued(k, t, lease, 0, s, permits, weight) $$;
 
 -- `next` is the token of the waiter whose acquire follows: it need not be notified.
 CREATE OR REPLACE FUNCTION rlock.release_queued(k bytea, t text, s "char", permits int, weight int, offer bigint, next text,

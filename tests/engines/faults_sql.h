@@ -2,7 +2,8 @@
  *
  * Included after faults.h and these words of the engine: TABLE and COLUMN, where keys are and what
  * names them; NOW; SWEEP, a query; SWEEP_ALL, a statement; A_DAY_PASSES, a statement; DOCUMENT;
- * FILE_OF_SQL; SESSION_ENDED, what a client logs; VERSION_IS(text), a statement.
+ * FILE_OF_SQL; SESSION_ENDED, what a client logs; VERSION_IS(text), REVISION_IS(text) and
+ * NO_REVISION, statements; LAST_MS, a query: for how long the last of all holds is there.
  */
 
 #ifndef TESTS_ENGINES_FAULTS_SQL_H
@@ -17,6 +18,10 @@ static const char *careful_url(const char *password, int port);
 static size_t says_no(char *bytes, const char *words);
 static void dead_one_waits(void);
 static int installs(void);
+
+/* By what the rows say, the server's clock is set back by an hour, and a minute passes. */
+static void clock_is_set_back(void);
+static void a_minute_passes(void);
 
 /* So many keys, "k1" and so on, whose rows stand since the last test began. */
 static void makes_rows(int count);
@@ -125,6 +130,22 @@ static void functions_of_another_version_are_told(void **state) {
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
     sql(VERSION_IS("1"));
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+}
+
+/* Their file has to be run again, and then the same client goes on. */
+static void functions_that_are_older_are_told(void **state) {
+    static const char *const older[] = {REVISION_IS("1"), NO_REVISION};
+    size_t i;
+    (void)state;
+    for (i = 0; i < 2; i++) {
+        struct owner *o = owner_new(client(), "k");
+        sql(older[i]);
+        assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
+        assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "older than this program: run the file"));
+        assert_int_equal(installs(), 0);
+        assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
+        assert_int_equal(owner_release(o), RLOCK_OK);
+    }
 }
 
 #define SECRET "s3cret-of-the-shop"
@@ -325,6 +346,74 @@ static void address_that_comes_first_is_another_one_at_each_attempt(void **state
     close(doors[1]);
 }
 
+/* --- the server's clock --- */
+
+enum { LEASE_OF_MANY_MS = 3000 };
+
+/* A hold each of one key, of two, and of a queue. */
+static void holds_of_each_kind(rlock_client *of, int64_t lease_ms, struct owner *o[3]) {
+    static const char *const keys[] = {"a", "b"};
+    rlock_options options;
+    int i;
+    for (i = 0; i < 3; i++) {
+        memset(&options, 0, sizeof options);
+        options.key = i == 0 ? "k" : i == 2 ? "q" : NULL;
+        options.keys = i == 1 ? keys : NULL;
+        options.key_count = i == 1 ? 2 : 0;
+        options.kind = i == 2 ? RLOCK_KIND_FAIR : RLOCK_KIND_MUTEX;
+        options.watchdog = RLOCK_WATCHDOG_ON;
+        o[i] = owner_with(of, &options);
+        assert_int_equal(owner_acquire(o[i], 1000, lease_ms), RLOCK_OK);
+    }
+}
+
+static int nothing_lasts_longer(void *unused) {
+    (void)unused;
+    return atol(sql(LAST_MS)) <= LEASE_OF_MANY_MS;
+}
+
+static void hold_that_grew_by_a_clock_set_back_is_cut_by_its_renewal(void **state) {
+    rlock_client *of = patient(2000);
+    struct owner *o[3];
+    int i;
+    (void)state;
+    holds_of_each_kind(of, LEASE_OF_MANY_MS, o);
+    clock_is_set_back();
+    assert_true(atol(sql(LAST_MS)) > 3500000);
+    assert_true(kit_until(nothing_lasts_longer, NULL, LEASE_OF_MANY_MS));
+    for (i = 0; i < 3; i++) {
+        assert_true(rlock_is_held(o[i]->lock));
+    }
+    assert_true(held("k") && held("a") && held("b") && held("q"));
+}
+
+/* After the two by hand of each. */
+static int watchdog_has_renewed_each(void *of) {
+    return kit_stats((const rlock_client *)of).renewed >= 3 * 3;
+}
+
+/* The watchdog's lease is the last one that was asked for; what an older request for a longer one
+ * gave stays. */
+static void longer_lease_by_hand_is_not_cut_by_the_watchdog(void **state) {
+    rlock_client *of = patient(2000);
+    struct owner *o[3];
+    int i;
+    (void)state;
+    holds_of_each_kind(of, LEASE_OF_MANY_MS, o);
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(owner_renew(o[i], 600000), RLOCK_OK);
+        assert_int_equal(owner_renew(o[i], LEASE_OF_MANY_MS), RLOCK_OK);
+    }
+    assert_true(kit_until(watchdog_has_renewed_each, of, 5 * LEASE_OF_MANY_MS));
+    a_minute_passes();
+    assert_true(held("k") && held("a") && held("b") && held("q"));
+    clock_is_set_back();
+    for (i = 0; i < 3; i++) {
+        assert_int_equal(owner_renew(o[i], 0), RLOCK_OK);
+    }
+    assert_in_range(atol(sql(LAST_MS)), 590000, 600000); /* the longest that was asked for */
+}
+
 /* --- rows --- */
 
 static void rows_that_nobody_used_for_a_day_are_swept(void **state) {
@@ -482,10 +571,12 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
         TEST(connection_that_is_cut_loses_no_hold), TEST(hold_whose_row_is_gone_is_told_deleted), \
         TEST(hold_whose_row_somebody_locks_is_lost_with_the_words_of_the_server),                 \
         TEST(session_that_an_operator_ends_loses_no_hold),                                        \
-        TEST(functions_of_another_version_are_told),                                              \
+        TEST(functions_of_another_version_are_told), TEST(functions_that_are_older_are_told),     \
         TEST(functions_may_be_installed_again_while_locks_are_held),                              \
         TEST(first_address_of_two_that_fails_is_not_the_last_word),                               \
         TEST(address_that_comes_first_is_another_one_at_each_attempt),                            \
+        TEST(hold_that_grew_by_a_clock_set_back_is_cut_by_its_renewal),                           \
+        TEST(longer_lease_by_hand_is_not_cut_by_the_watchdog),                                    \
         TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
         TEST(many_rows_are_swept_and_nobody_is_held_up),                                          \
         TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \

@@ -35,6 +35,12 @@
 #define SESSION_ENDED "connection to MariaDB: "
 #define VERSION_IS(text) \
     "CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL RETURN " text
+#define REVISION_IS(text) \
+    "CREATE OR REPLACE FUNCTION rlock_revision() RETURNS INT DETERMINISTIC NO SQL RETURN " text
+#define NO_REVISION "DROP FUNCTION rlock_revision"
+#define LAST_MS                                         \
+    "SELECT (MAX(ends) - " NOW " + 999) DIV 1000 FROM " \
+    "(SELECT ends FROM rlock_keys UNION ALL SELECT ends FROM rlock_members) of_all"
 #define VERSION_FAILS(text)                                                              \
     "CREATE OR REPLACE FUNCTION rlock_version() RETURNS INT DETERMINISTIC NO SQL BEGIN " \
     "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = \"" text "\"; RETURN 1; END"
@@ -42,6 +48,19 @@
 
 static int installs(void) {
     return mariadb_installs(&g.server, "stores/rlock_mariadb.sql");
+}
+
+static void ends_move(const char *by_us) {
+    sql("UPDATE rlock_keys SET ends = ends + %s WHERE ends > 0", by_us);
+    sql("UPDATE rlock_members SET ends = ends + %s WHERE ends > 0", by_us);
+}
+
+static void clock_is_set_back(void) {
+    ends_move("3600000000");
+}
+
+static void a_minute_passes(void) {
+    ends_move("-60000000");
 }
 
 static void writes_named(char *url, const char *host) {
@@ -548,12 +567,6 @@ static void functions_say(const struct call *calls, size_t count) {
 
 #define SAY(calls) functions_say(calls, sizeof(calls) / sizeof(calls)[0])
 
-/* By what the rows say. */
-static void a_minute_passes(void) {
-    sql("UPDATE rlock_keys SET ends = ends - 60000000 WHERE ends > 0");
-    sql("UPDATE rlock_members SET ends = ends - 60000000 WHERE ends > 0");
-}
-
 /* Several keys, as the client sends them. */
 #define AB "x'000161000162'"
 #define BC "x'000162000163'"
@@ -564,6 +577,8 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
         {"renew('k', 'y:1', 600000)", "3"},
         {"release('k', 'y:1')", "3"},
         {"renew('k', 'x:1', 20)", "0"},
+        {"extend('k', 'x:1', 20, 60000)", "0"},
+        {"extend('k', 'x:1', 0, 20)", "0"}, /* it only looks */
         {"acquire('k', 'x:1', 20, 1)", "0"},
         {"several('a', " AB ", 'x:1', 60000, 1)", "0"},
         {"several('r', " AB ", 'y:1', 600000, 0)", "3"},
@@ -571,11 +586,15 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
         {"several('d', " BC ", 'y:1', 0, 0)", "3"}, /* of one of them */
         {"several('r', " BC ", 'x:1', 600000, 0)", "2"},
         {"several('r', " AB ", 'x:1', 20, 0)", "0"},
+        {"several('r', " AB ", 'x:1', 20, 60000)", "0"},
+        {"several('r', " AB ", 'x:1', 0, 20)", "0"},
         {"several('a', " AB ", 'x:1', 20, 1)", "0"},
         {"acquire_queued('q', 'x:1', 60000, 1, 1, 'f', 1, 1, '', 1000)", "0"},
         {"renew_queued('q', 'y:1', 600000, 'f', 1, 1)", "3"},
         {"release_queued('q', 'y:1', 'f', 1, 1, 1000)", "3"},
         {"renew_queued('q', 'x:1', 20, 'f', 1, 1)", "0"},
+        {"extend_queued('q', 'x:1', 20, 60000, 'f', 1, 1)", "0"},
+        {"extend_queued('q', 'x:1', 0, 20, 'f', 1, 1)", "0"},
         {"acquire_queued('q', 'x:1', 20, 1, 1, 'f', 1, 1, '', 1000)", "0"},
     };
     size_t i;

@@ -34,6 +34,13 @@
 #define VERSION_IS(text)                                                                \
     "CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS " \
     "'SELECT " text "'"
+#define REVISION_IS(text)                                                                \
+    "CREATE OR REPLACE FUNCTION rlock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS " \
+    "'SELECT " text "'"
+#define NO_REVISION "DROP FUNCTION rlock.revision()"
+#define LAST_MS                                                                 \
+    "SELECT ceil(extract(epoch FROM max(ends) - " NOW ") * 1000)::bigint FROM " \
+    "(SELECT ends FROM rlock.keys UNION ALL SELECT ends FROM rlock.members) of_all"
 #define VERSION_FAILS(text)                                                                \
     "CREATE OR REPLACE FUNCTION rlock.version() RETURNS int LANGUAGE plpgsql AS $$ BEGIN " \
     "RAISE EXCEPTION USING MESSAGE = $words$" text "$words$; END $$"
@@ -41,6 +48,16 @@
 
 static int installs(void) {
     return postgres_installs(&g.server, "stores/rlock_postgres.sql");
+}
+
+static void clock_is_set_back(void) {
+    sql("UPDATE rlock.keys SET ends = ends + interval '1 hour'; "
+        "UPDATE rlock.members SET ends = ends + interval '1 hour'");
+}
+
+static void a_minute_passes(void) {
+    sql("UPDATE rlock.keys SET ends = ends - interval '1 min'; "
+        "UPDATE rlock.members SET ends = ends - interval '1 min'");
 }
 
 static void writes_named(char *url, const char *host) {
@@ -493,6 +510,8 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
         {"renew('k', 'y:1', 600000)", "3"},
         {"release('k', 'y:1')", "3"},
         {"renew('k', 'x:1', 20)", "0"},
+        {"renew('k', 'x:1', 20, 60000)", "0"},
+        {"renew('k', 'x:1', 0, 20)", "0"}, /* it only looks */
         {"acquire('k', 'x:1', 20, 1, false)", "0"},
         {"acquire_all('{a,b}', 'x:1', 60000, 1, false)", "0"},
         {"renew_all('{a,b}', 'y:1', 600000)", "3"},
@@ -500,11 +519,15 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
         {"release_all('{b,c}', 'y:1')", "3"}, /* of one of them */
         {"renew_all('{b,c}', 'x:1', 600000)", "2"},
         {"renew_all('{a,b}', 'x:1', 20)", "0"},
+        {"renew_all('{a,b}', 'x:1', 20, 60000)", "0"},
+        {"renew_all('{a,b}', 'x:1', 0, 20)", "0"},
         {"acquire_all('{a,b}', 'x:1', 20, 1, false)", "0"},
         {"acquire_queued('q', 'x:1', 60000, 1, true, 'f', 1, 1, '', 1000)", "0"},
         {"renew_queued('q', 'y:1', 600000, 'f', 1, 1)", "3"},
         {"release_queued('q', 'y:1', 'f', 1, 1, 1000, '')", "3"},
         {"renew_queued('q', 'x:1', 20, 'f', 1, 1)", "0"},
+        {"renew_queued('q', 'x:1', 20, 60000, 'f', 1, 1)", "0"},
+        {"renew_queued('q', 'x:1', 0, 20, 'f', 1, 1)", "0"},
         {"acquire_queued('q', 'x:1', 20, 1, true, 'f', 1, 1, '', 1000)", "0"},
     };
     size_t i;
@@ -529,15 +552,15 @@ static void rows_are_found_by_the_index_though_vacuum_saw_no_rows(void **state) 
     static const char *const calls[] = {
         "acquire('k', 'x:1', 60000, 1, true)",
         "acquire('k', 'y:1', 60000, 1, true)",
-        "renew('k', 'x:1', 60000)",
+        "renew('k', 'x:1', 60000, 60000)",
         "inspect('k', 'x:1', 'm', 1)",
         "release('k', 'x:1')",
         "acquire_all('{a,b}', 'x:1', 60000, 1, false)",
-        "renew_all('{a,b}', 'x:1', 60000)",
+        "renew_all('{a,b}', 'x:1', 60000, 60000)",
         "release_all('{a,b}', 'x:1')",
         "acquire_queued('q', 'x:1', 60000, 1, true, 's', 2, 2, '', 1000)",
         "acquire_queued('q', 'y:1', 60000, 1, false, 's', 2, 1, '', 1000)",
-        "renew_queued('q', 'x:1', 60000, 's', 2, 2)",
+        "renew_queued('q', 'x:1', 60000, 60000, 's', 2, 2)",
         "inspect('q', 'y:1', 's', 2)",
         "set_permits('q', 's', 2, 3, 1000)",
         "release_queued('q', 'x:1', 's', 2, 2, 1000, '')",
