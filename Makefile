@@ -272,6 +272,33 @@ $(out)/tests/%: tests/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) -D_GNU_SOURCE -Itests $(sim_flags) $(flags) -o $@ $< $(LDFLAGS) -lcmocka $(loops) $(HIREDIS_LIBS)
 
+# The same programs with some parts of rlock.h alone: tests/parts/kinds-url/redis has RLOCK_WITH_KINDS and RLOCK_WITH_URL,
+# minimal none, every all of them by name. joined-kinds-url has the rlock.h in which only these two stand, joined-minimal
+# that with none. What only tests of other parts call is not used then.
+parts_all     = $(shell sed -n 's/^\#define RLOCK__HAS_\([A-Z]*\) 1$$/\1/p' src/public/head.h | grep -vx REDIS)
+parts_named   = $(filter-out joined minimal,$(subst -, ,$(notdir $(@D))))
+parts_macros  = $(if $(filter every,$(parts_named)),$(parts_all),$(shell echo $(parts_named) | tr a-z A-Z))
+parts_compile = $(compile) $(follow) -D_GNU_SOURCE -Itests -Wno-unused-function -o $@ tests/$(@F).c $(LDFLAGS) -lcmocka $(HIREDIS_LIBS)
+
+$(out)/tests/parts/%: CFLAGS = -O0 -g
+$(out)/tests/parts/tls/tls: HIREDIS_CFLAGS = $(tls_cflags)
+$(out)/tests/parts/tls/tls: HIREDIS_LIBS = $(tls_libs)
+$(out)/tests/parts/%: Makefile | $(lined)
+	@mkdir -p $(@D)
+	$(parts_compile) -DRLOCK_MINIMAL $(addprefix -DRLOCK_WITH_,$(parts_macros))
+
+$(addprefix $(out)/tests/parts/joined-,minimal/rlock.h kinds-url/rlock.h): tools/join $(parts)
+	@mkdir -p $(@D)
+	@tools/join --minimal $(if $(parts_named),--with $(subst $() ,$(comma),$(parts_named))) >$@.new && mv $@.new $@
+
+.SECONDEXPANSION:
+$(out)/tests/parts/joined-%: private override LINED = $(@D)
+$(out)/tests/parts/joined-%: $$(@D)/rlock.h Makefile | $(lined)
+	$(parts_compile)
+
+# Not by the rules above, which take any name.
+$(out)/tests/parts/%.d $(out)/tests/parts/joined-%.d: ;
+
 # Exceptions cross the library compiled as C++, and as C.
 throws = $(CXX) -std=c++11 $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(variant) -pthread -D_GNU_SOURCE -I$(LINED) -I. -Iadapters
 
@@ -409,7 +436,7 @@ $(out)/bench/peers/%: bench/peers/%.c Makefile | $(lined)
 join:
 	@tools/join
 
--include $(wildcard $(out)/*/*.d $(out)/*/*/*.d)
+-include $(wildcard $(out)/*/*.d $(out)/*/*/*.d $(out)/*/*/*/*.d)
 
 docs:
 	@tools/docs $(BUILD)/docs

@@ -4588,6 +4588,10 @@ static const char *rlock__hosts_fault(const rlock_config *config, const char *li
             name = host;
         }
     } while (*list);
+    if (name && !RLOCK__HAS_NAMES) {
+        *detail = name;
+        return "a host name needs RLOCK_WITH_NAMES; use an address";
+    }
     if (name && !config->loop.resolve) {
         *detail = name;
         return "a host name needs loop.resolve; use an address";
@@ -7600,7 +7604,12 @@ static void rlock__conn_resolve(rlock__conn *conn) {
 
 #else
 
+/* Only a Sentinel can name a host here that is no address. */
 static void rlock__conn_resolve(rlock__conn *conn) {
+    if (!rlock__numeric(conn->place->host)) {
+        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
+        return;
+    }
     rlock__conn_dial(conn);
 }
 
@@ -15637,4 +15646,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 4d8be1d85f400c0c */
+/* tools/join makes this file of src/: edit that. Digest of all above: 810506a6b7d9183a */

@@ -65,7 +65,6 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-    int i;
     (void)state;
     if (!virtual_torn(&g.loop)) {
         virtual_free_owners(&g.loop);
@@ -73,10 +72,14 @@ static int teardown(void **state) {
         if (g.client != NULL) {
             virtual_client_free(&g.loop, g.client);
         }
+#if RLOCK__HAS_QUORUM
         rlock_quorum_free(g.quorum);
-        for (i = 0; i < 3; i++) {
-            rlock_memory_free(g.memory[i]);
-        }
+#endif
+#if RLOCK__HAS_MEMORY
+        rlock_memory_free(g.memory[0]);
+        rlock_memory_free(g.memory[1]);
+        rlock_memory_free(g.memory[2]);
+#endif
         virtual_end(&g.loop);
     }
     return 0;
@@ -569,6 +572,8 @@ static void store_is_not_closed_in_a_child_that_the_log_made(void **state) {
     SAME(g.store.closes, 1);
 }
 
+#if RLOCK__HAS_QUORUM
+
 /* The second of three stores cannot be opened: the first is closed again, but for in a child. */
 static void store_of_a_quorum_is_not_closed_in_a_child_that_the_log_made(void **state) {
     rlock_config nodes[3];
@@ -677,6 +682,7 @@ static void quorum_relies_on_a_store_that_pushes_for_all_of_its_keys_only(void *
     assert_false(stats().pushing);
 }
 
+#if RLOCK__HAS_MEMORY
 static void quorum_is_made_of_stores_in_the_process_too(void **state) {
     rlock_config nodes[3];
     rlock_client *other;
@@ -708,6 +714,9 @@ static void quorum_is_made_of_stores_in_the_process_too(void **state) {
     SAME(status_of(second), RLOCK_OK);
     virtual_client_free(&g.loop, other);
 }
+#endif
+
+#endif /* RLOCK__HAS_QUORUM */
 
 /* A deadline is written while other threads read it: each reads one that was written whole. */
 #define READS 100000 /* at least, since the writer began, and ... */
@@ -808,8 +817,10 @@ int main(int argc, char **argv) {
         CASE(lease_of_no_length_is_no_hold),
         CASE(local_hand_over_stops_where_the_fences_end_that_were_given),
         CASE(more_fences_than_asked_for_are_not_believed),
+#if RLOCK__HAS_KINDS
         CASE(node_that_goes_down_ends_what_its_keys_were_asked_for),
         CASE(set_of_keys_belongs_to_a_node_that_has_one_of_them),
+#endif
         CASE(node_that_comes_back_has_its_holds_renewed_and_no_others),
         CASE(push_begins_and_ends_with_the_node_of_a_key),
         STOPPED(store_is_opened_with_the_defaults_resolved),
@@ -821,12 +832,16 @@ int main(int argc, char **argv) {
         STOPPED(store_resolves_names_with_the_loop),
         CASE(store_is_not_closed_in_a_child),
         CASE(store_is_not_closed_in_a_child_that_the_log_made),
+#if RLOCK__HAS_QUORUM
         STOPPED(store_of_a_quorum_is_not_closed_in_a_child_that_the_log_made),
         STOPPED(quorum_needs_a_store_where_there_is_no_redis),
         STOPPED(lease_of_a_quorum_is_the_shortest_that_its_majority_gave),
         STOPPED(quorum_loses_the_node_of_a_key_in_one_of_its_stores),
         STOPPED(quorum_relies_on_a_store_that_pushes_for_all_of_its_keys_only),
+#if RLOCK__HAS_MEMORY
         STOPPED(quorum_is_made_of_stores_in_the_process_too),
+#endif
+#endif
         STOPPED(deadline_is_read_whole_by_other_threads),
         STOPPED(deadline_is_held_until_the_clock_of_the_system_has_passed_it),
         STOPPED(deadline_is_not_believed_once_the_clock_has_gone_back),

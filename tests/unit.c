@@ -39,7 +39,8 @@
 #include "unit_elect.h"
 #include "unit_hook.h"
 
-/* The list of tests: those of the files above, and one for each cell of the three tables. */
+/* The list of tests: those of the files above, and one for each cell of the three tables. A test
+ * that needs a part of rlock.h is in the list where that part is in the build. */
 
 #define TESTS_MAX 800
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -129,7 +130,9 @@ static const struct CMUnitTest singles[] = {
     CASE(waiters_try_again_when_the_connection_is_back),
     CASE(head_polls_with_back_off_up_to_poll_ms_where_nothing_is_pushed),
     CASE(push_that_stops_turns_sleepers_into_pollers),
+#if RLOCK__HAS_KINDS
     CASE(place_in_a_line_is_asked_for_again_when_calls_can_be_heard),
+#endif
     CASE(wait_ends_as_timeout_at_its_end_for_head_and_others),
     CASE(cancel_of_the_head_promotes_the_next),
     CASE(canceled_has_no_words_of_the_server),
@@ -185,7 +188,9 @@ static const struct CMUnitTest singles[] = {
     CASE(hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for),
     CASE(sure_that_is_judged_when_the_answer_is_read_leaves_an_orphan),
     CASE(clean_up_that_is_given_up_wakes_the_next_waiter),
+#if RLOCK__HAS_KINDS
     CASE(token_that_is_spent_is_let_go_and_another_one_is_asked_for),
+#endif
     CASE(token_that_is_spent_is_let_go_after_any_fault),
     CASE(waiter_whose_token_is_spent_stays_the_first),
     CASE(acquire_whose_token_is_spent_ends_when_it_was_to_end),
@@ -195,8 +200,10 @@ static const struct CMUnitTest singles[] = {
     CASE(unsure_clean_up_ends_a_longest_lease_and_a_command_timeout_later),
     CASE(unsure_clean_up_is_not_shortened_by_a_refusal_before_it),
     CASE(refused_clean_up_goes_on_for_the_longest_lease),
+#if RLOCK__HAS_KINDS
     CASE(refused_clean_up_of_a_waiter_goes_on_for_as_long_as_its_position),
     CASE(refused_release_of_a_queued_kind_goes_on_for_its_lease),
+#endif
     CASE(orphan_is_not_given_up_while_the_server_cannot_be_asked),
     CASE(end_of_a_clean_up_is_not_counted_while_the_server_cannot_be_asked),
     CASE(attempt_that_may_still_be_executed_is_cleaned_up_after_held),
@@ -265,8 +272,10 @@ static const struct CMUnitTest singles[] = {
     CASE(keys_whose_hashes_collide_are_different_locks),
     CASE(keys_that_are_one_chain_in_a_client_are_none_in_another),
     CASE(each_byte_of_a_key_counts_in_its_hash),
+#if RLOCK__HAS_MEMORY
     STOPPED(two_grants_of_one_moment_have_two_fences),
     STOPPED(keys_that_nobody_wants_any_more_leave_the_store_inside_the_process),
+#endif
     CASE(batch_sets_the_timer_twice_at_most_and_leaves_no_turn_in_vain),
     CASE(what_is_submitted_is_flushed_before_the_loop_sleeps),
     CASE(descriptor_of_a_store_reaches_the_loop_and_its_events_the_store),
@@ -282,7 +291,9 @@ static const struct CMUnitTest singles[] = {
     CASE(loop_that_is_run_inside_a_callback_goes_on),
     CASE(loss_is_told_by_a_loop_that_is_run_inside_a_callback),
     CASE(client_may_be_freed_in_a_loop_inside_a_callback),
+#if RLOCK__HAS_KINDS
     CASE(what_a_callback_jumped_over_comes_in_the_next_turn),
+#endif
     CASE(rest_of_a_batch_comes_after_a_jump_that_left_nothing_else_to_do),
     CASE(turns_are_snapshots_again_after_a_jump),
     CASE(callback_that_freed_its_client_may_go_on_calling),
@@ -298,6 +309,7 @@ static const struct CMUnitTest singles[] = {
     CASE(child_that_returns_from_a_timer_it_forked_in_hears_of_no_name),
     CASE(after_fork_the_child_hears_no_event_and_nests_nothing),
     CASE(after_fork_a_client_of_the_childs_own_brings_none_of_the_parents_back),
+#if RLOCK__HAS_KINDS
     CASE(each_waiter_of_a_queued_kind_asks_for_itself_at_once),
     CASE(single_try_of_a_queued_kind_asks_the_server_not_to_stand_in_line),
     CASE(who_leaves_the_line_is_taken_out_of_it),
@@ -344,7 +356,9 @@ static const struct CMUnitTest singles[] = {
     CASE(place_of_a_freed_handle_is_given_back_by_its_weight),
     CASE(gates_of_one_key_may_be_freed_in_any_order),
     CASE(many_keys_of_many_sets_are_found_when_the_table_grows),
+#endif
     CASE(change_of_a_key_wakes_nobody_whose_key_has_the_same_hash),
+#if RLOCK__HAS_KINDS
     CASE(each_key_of_a_set_wakes_who_waits_for_it),
     CASE(each_key_of_a_set_makes_its_holder_look),
     CASE(release_of_a_set_wakes_who_waits_for_one_of_its_keys_and_back),
@@ -363,8 +377,11 @@ static const struct CMUnitTest singles[] = {
     CASE(position_is_asked_with_the_token_of_who_waits),
     CASE(position_is_asked_without_a_token_when_the_wait_is_over),
     CASE(position_of_who_does_not_wait_in_a_line_is_not_asked),
+#endif
     CASE(wrong_options_are_refused_by_handles_and_questions),
+#if RLOCK__HAS_KINDS
     CASE(questions_that_cannot_be_asked_are_refused),
+#endif
     CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
     CASE(held_key_takes_no_more_than_384_bytes),
     CASE(release_needs_no_memory),
@@ -375,12 +392,16 @@ static const struct CMUnitTest singles[] = {
     CASE(freed_handles_give_back_what_was_kept_for_them),
     STOPPED(every_failing_allocation_is_survived_and_leaks_nothing),
     STOPPED(tables_that_cannot_grow_cost_a_status_and_nothing_else),
+#if RLOCK__HAS_KINDS
     cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),
+#endif
     ELECTION(leader_leads_from_its_grant_and_again_after_a_loss),
     ELECTION(leader_steps_down_exactly_at_the_local_deadline_with_the_store_silent),
     ELECTION(who_lost_the_lead_campaigns_after_a_pause_so_that_others_come_first),
     ELECTION(fence_is_that_of_the_term_and_0_without_the_lead),
+#if RLOCK__HAS_KINDS
     ELECTION(every_kind_may_lead_and_resign),
+#endif
     ELECTION(leader_that_was_stopped_for_longer_than_its_lease_knows_at_once),
     ELECTION(leader_whose_callback_blocks_is_warned_of_and_campaigns_more_and_more_seldom),
     ELECTION(lead_goes_from_one_election_of_a_client_to_the_other_when_it_resigns),
@@ -389,7 +410,9 @@ static const struct CMUnitTest singles[] = {
     ELECTION(pauses_double_up_to_two_seconds_and_begin_anew_with_a_term),
     ELECTION(campaign_that_lasts_is_a_good_one),
     ELECTION(acquire_for_which_there_is_no_memory_is_tried_again),
+#if RLOCK__HAS_TEXTS
     ELECTION(log_says_each_change_once_and_no_failure_twice),
+#endif
     ELECTION(leader_that_resigns_steps_down_before_its_release_leaves),
     ELECTION(who_does_not_lead_resigns_without_stepping_down),
     ELECTION(grant_that_was_not_told_is_given_back_by_who_resigns),
@@ -414,6 +437,7 @@ static const struct CMUnitTest singles[] = {
     ELECTION(child_of_a_log_line_does_not_hear_that_it_leads_or_steps_down),
     ELECTION(child_of_a_step_down_does_not_hear_of_the_resignation),
     ELECTION(random_answers_tell_each_lead_and_each_end_once),
+#if RLOCK__HAS_REPORTS
     HOOKED(hold_is_reported_from_its_acquire_to_its_release_with_its_times),
     HOOKED(renewal_that_failed_before_is_reported_as_late_as_it_is),
     HOOKED(renewal_by_hand_without_a_watchdog_is_late_since_it_was_asked_for),
@@ -429,7 +453,9 @@ static const struct CMUnitTest singles[] = {
     HOOKED(release_that_the_server_did_not_know_is_reported_as_its_callback_is_told),
     HOOKED(nested_acquires_and_releases_are_not_reported),
     HOOKED(store_reports_its_connections_and_the_rest_is_filled_in),
+#if RLOCK__HAS_KINDS
     HOOKED(secret_is_in_no_event_and_no_report),
+#endif
     HOOKED(secrets_that_overlap_are_hidden_whole),
     HOOKED(foreign_text_is_shown_as_what_it_is),
     HOOKED(each_kind_of_report_has_a_word),
@@ -439,11 +465,14 @@ static const struct CMUnitTest singles[] = {
     HOOKED(child_that_an_acquire_after_a_release_made_is_not_told_of_that_release),
     HOOKED(child_that_the_report_of_a_loss_made_is_told_of_no_other_loss),
     HOOKED(renewal_that_is_answered_before_the_grant_is_told_is_not_reported),
+#endif
     CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
     CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),
     CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),
     LOGGED(refused_renewal_is_logged_once_a_hold_and_once_for_all_holds),
+#if RLOCK__HAS_KINDS && RLOCK__HAS_TEXTS
     LOGGED(options_that_are_refused_are_logged_by_their_names),
+#endif
     LOGGED(first_call_in_a_forked_child_is_logged_and_no_other_one),
     LOGGED(call_in_a_child_of_who_freed_the_client_is_not_logged),
     LOGGED(log_has_a_user_of_its_own_if_one_is_given),
@@ -513,8 +542,10 @@ static void add_tables_of(rlock_kind kind, const char *what) {
 static void add_tables(void) {
     int row, column;
     add_tables_of(RLOCK_KIND_MUTEX, "");
-    add_tables_of(RLOCK_KIND_FAIR, "fair: ");
-    add_tables_of(RLOCK_KIND_SEMAPHORE, "semaphore: ");
+    if (RLOCK__HAS_KINDS) {
+        add_tables_of(RLOCK_KIND_FAIR, "fair: ");
+        add_tables_of(RLOCK_KIND_SEMAPHORE, "semaphore: ");
+    }
     for (row = 0; row < PLACES; row++) {
         for (column = 0; column < FUNCTIONS; column++) {
             snprintf(names[count], sizeof names[0], "%s may be called from the callback of %s",

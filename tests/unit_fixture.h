@@ -169,6 +169,9 @@ static void restart_with_handovers(int handovers) {
     start();
 }
 
+/* What a question is answered with that is not asked: without kinds there are none. */
+#define QUESTION(status) (RLOCK__HAS_KINDS ? (status) : RLOCK_ERR_ARG)
+
 static void on_nothing_asked(rlock_client *client, const rlock_info *info, void *user) {
     (void)client, (void)info, (void)user;
     fail_msg("a question was answered that was not asked");

@@ -146,6 +146,10 @@ static void each_byte_of_a_key_counts_in_its_hash(void **state) {
 
 /* --- the store inside the process --- */
 
+#if RLOCK__HAS_MEMORY
+
+#if RLOCK__HAS_MEMORY
+
 static void start_in_memory(rlock_store **store) {
     SAME(rlock_memory_new(store), RLOCK_OK);
     g.config.store = *store;
@@ -202,5 +206,9 @@ static void keys_that_nobody_wants_any_more_leave_the_store_inside_the_process(v
     BETWEEN(virtual_memory.live, 1, live);
     end_in_memory(store);
 }
+
+#endif /* RLOCK__HAS_MEMORY */
+
+#endif /* RLOCK__HAS_MEMORY */
 
 #endif /* TESTS_UNIT_KEYS_H */

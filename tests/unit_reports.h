@@ -73,7 +73,8 @@ static void every_hold_that_was_acquired_is_counted_once_as_released_or_lost(voi
 
 static void every_status_has_its_text(void **state) {
     (void)state;
-#define RLOCK_X(name, value, text) assert_string_equal(rlock_strerror(RLOCK_##name), text);
+#define RLOCK_X(name, value, text) \
+    assert_string_equal(rlock_strerror(RLOCK_##name), RLOCK__HAS_TEXTS ? text : #name);
     RLOCK_STATUS_MAP(RLOCK_X)
 #undef RLOCK_X
     assert_string_equal(rlock_strerror(1), "unknown status");

@@ -86,6 +86,10 @@ static const char *rlock__hosts_fault(const rlock_config *config, const char *li
             name = host;
         }
     } while (*list);
+    if (name && !RLOCK__HAS_NAMES) {
+        *detail = name;
+        return "a host name needs RLOCK_WITH_NAMES; use an address";
+    }
     if (name && !config->loop.resolve) {
         *detail = name;
         return "a host name needs loop.resolve; use an address";
