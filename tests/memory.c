@@ -858,6 +858,7 @@ int main(int argc, char **argv) {
         CASE(key_may_be_watched_before_anybody_had_it),
         CASE(watch_without_memory_is_none_and_harms_nobody),
         CASE(grant_told_too_late_is_asked_for_again_and_got),
+#if RLOCK__HAS_KINDS
         CASE(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         CASE(fair_who_lets_its_turn_pass_is_followed_by_the_next),
         CASE(fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
@@ -882,6 +883,7 @@ int main(int argc, char **argv) {
         CASE(release_as_another_kind_serves_nobody_in_line),
         cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),
         cmocka_unit_test(storm_of_kinds_grants_no_more_than_there_is_and_serves_every_waiter),
+#endif
         cmocka_unit_test(storm_of_calls_never_makes_two_holders_and_serves_every_waiter),
     };
     if (argc > 1) {

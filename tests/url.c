@@ -218,6 +218,7 @@ static void url_decides_what_is_encrypted(void **state) {
     }
 }
 
+#if RLOCK__HAS_REPLICAS && RLOCK__HAS_REDISSON
 static void client_has_what_its_url_says(void **state) {
     rlock_config config = config_of("redis://user:p%40ss@127.0.0.1:6380/5?watchdog_lease_ms=7000"
                                     "&command_timeout_ms=800&poll_ms=70&drift_permille=20"
@@ -249,6 +250,7 @@ static void client_has_what_its_url_says(void **state) {
     virtual_client_free(&g.loop, client);
     SAME(g.lines, 0);
 }
+#endif
 
 static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     rlock_config config = config_of("redis://");
@@ -265,8 +267,10 @@ static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     SAME(client->drift_permille, 10);
     SAME(client->handovers, 256);
     SAME(client->lease_most_ms, RLOCK_LEASE_MAX_MS);
+#if RLOCK__HAS_REPLICAS
     assert_null(redis->quarantine);
     assert_null(redis->sync);
+#endif
     assert_string_equal(redis->place.host, "127.0.0.1");
     SAME(redis->place.port, 6379);
     assert_string_equal(redis->name, "me");
@@ -518,6 +522,7 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     }
 }
 
+#if RLOCK__HAS_MEMORY
 static void other_store_has_no_url(void **state) {
     rlock_config config = config_of("redis://:" SECRET "@h");
     rlock_store *store = NULL;
@@ -528,6 +533,7 @@ static void other_store_has_no_url(void **state) {
     assert_string_equal(g.line, "config.url: a config.store of your own reads no URL");
     rlock_memory_free(store);
 }
+#endif
 
 /* What the fields are checked for, a URL's are too. */
 static void what_the_store_refuses_of_a_url_is_refused(void **state) {
@@ -622,6 +628,7 @@ static int resolves(void *state, rlock_name *name, const char *host) {
     return -1;
 }
 
+#if RLOCK__HAS_CLUSTER
 /* What was meant for config.url, or lacks a part, may have a password anywhere. */
 static void password_in_another_field_is_refused_and_not_shown(void **state) {
     static const char *const texts[] = {
@@ -669,6 +676,7 @@ static void password_in_another_field_is_refused_and_not_shown(void **state) {
         assert_non_null(strstr(g.line, "a URL goes into config.url"));
     }
 }
+#endif
 
 #define LINE_END \
     "config.url has a line end, or another control byte: leave it out, or write it as %XX"
@@ -725,6 +733,7 @@ static int why(void *ctx, struct redisAsyncContext *ac, char *words, size_t room
     return RLOCK_OK;
 }
 
+#if RLOCK__HAS_QUORUM
 /* What answers in the place of a Sentinel would name the host that is verified. */
 static void tls_behind_plain_sentinels_needs_a_name_or_trust(void **state) {
     static const rlock_tls any = {NULL, starts, before, why, false};
@@ -783,6 +792,7 @@ static void tls_behind_plain_sentinels_needs_a_name_or_trust(void **state) {
         rlock_quorum_free(store);
     }
 }
+#endif
 
 static void long_parts_are_cut_in_the_log(void **state) {
     static char url[4000];
@@ -801,6 +811,8 @@ static void long_parts_are_cut_in_the_log(void **state) {
 /* ------------------------------------------------------------------------------------------------
  * A quorum: each of its servers may have one.
  */
+
+#if RLOCK__HAS_QUORUM
 
 static int client_of_a_quorum(const rlock_config *servers, int count, rlock_store **store,
                               rlock_client **client) {
@@ -871,6 +883,7 @@ static void bad_url_of_a_server_is_named_by_the_client(void **state) {
     }
 }
 
+#if RLOCK__HAS_MEMORY
 static void field_beside_a_url_of_a_server_is_refused(void **state) {
     rlock_config servers[1] = {config_of("redis://127.0.0.1")};
     rlock_store *store = NULL, *memory = NULL;
@@ -887,6 +900,9 @@ static void field_beside_a_url_of_a_server_is_refused(void **state) {
     rlock_quorum_free(store);
     rlock_memory_free(memory);
 }
+#endif
+
+#endif /* RLOCK__HAS_QUORUM */
 
 /* ------------------------------------------------------------------------------------------------
  * Memory.
@@ -899,6 +915,7 @@ static int make(rlock_client **client) {
     return rlock_client_new(client, &config);
 }
 
+#if RLOCK__HAS_QUORUM
 static int make_of_a_quorum(rlock_client **client) {
     rlock_config servers[2] = {config_of("redis://u:p@127.0.0.1"), config_of("unix:///tmp/s")};
     rlock_config config = config_of(NULL);
@@ -912,12 +929,18 @@ static int make_of_a_quorum(rlock_client **client) {
     rlock_quorum_free(store);
     return status;
 }
+#endif
 
 static void every_allocation_may_fail(void **state) {
-    int (*const all[])(rlock_client **) = {make, make_of_a_quorum};
+    int (*const all[])(rlock_client **) = {
+        make,
+#if RLOCK__HAS_QUORUM
+        make_of_a_quorum,
+#endif
+    };
     size_t i;
     (void)state;
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < sizeof all / sizeof all[0]; i++) {
         uint64_t n;
         bool failed = true;
         for (n = 1; failed; n++) {
@@ -943,21 +966,37 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         CASE(each_form_means_what_its_fields_mean),
         CASE(url_decides_what_is_encrypted),
+#if RLOCK__HAS_REPLICAS && RLOCK__HAS_REDISSON
         CASE(client_has_what_its_url_says),
+#endif
         CASE(client_has_defaults_for_what_its_url_leaves_out),
         CASE(what_is_wrong_is_named),
         CASE(quiet_program_is_refused_too),
         CASE(fields_that_it_replaces_are_refused_beside_it),
+#if RLOCK__HAS_MEMORY
         CASE(other_store_has_no_url),
+#endif
+#if RLOCK__HAS_NAMES && RLOCK__HAS_SENTINEL && RLOCK__HAS_TEXTS
         CASE(what_the_store_refuses_of_a_url_is_refused),
+#endif
         CASE(password_is_never_shown),
+#if RLOCK__HAS_CLUSTER && RLOCK__HAS_TEXTS
         CASE(password_in_another_field_is_refused_and_not_shown),
+#endif
+#if RLOCK__HAS_CLUSTER && RLOCK__HAS_SENTINEL && RLOCK__HAS_TEXTS
         CASE(control_bytes_of_a_configuration_are_refused),
+#endif
+#if RLOCK__HAS_QUORUM && RLOCK__HAS_SENTINEL && RLOCK__HAS_TLS && RLOCK__HAS_TEXTS
         CASE(tls_behind_plain_sentinels_needs_a_name_or_trust),
+#endif
         CASE(long_parts_are_cut_in_the_log),
+#if RLOCK__HAS_QUORUM
         CASE(servers_of_a_quorum_take_urls),
         CASE(bad_url_of_a_server_is_named_by_the_client),
+#if RLOCK__HAS_MEMORY
         CASE(field_beside_a_url_of_a_server_is_refused),
+#endif
+#endif
         CASE(every_allocation_may_fail),
     };
     if (argc > 1) {

@@ -1590,11 +1590,13 @@ int main(int argc, char **argv) {
         CASE(release_of_a_bare_majority_waits_for_all_of_it),
         CASE(release_of_what_most_have_lost_is_not_held),
         CASE(release_refused_by_most_is_repeated_and_remembers),
+#if RLOCK__HAS_KINDS
         CASE(key_is_held_if_a_majority_says_so),
         CASE(key_is_free_if_no_majority_can_be_held),
         CASE(two_questions_at_once_are_two),
         CASE(force_is_heard_by_every_server),
         CASE(question_that_is_not_answered_ends),
+#endif
         CASE(every_failing_allocation_is_survived),
         CASE(acquire_without_memory_is_told_and_harms_no_other),
         CASE(acquire_without_memory_for_the_other_timers_is_told),
