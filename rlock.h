@@ -7606,8 +7606,8 @@ static void rlock__conn_resolve(rlock__conn *conn) {
 
 /* Only a Sentinel can name a host here that is no address. */
 static void rlock__conn_resolve(rlock__conn *conn) {
-    if (!rlock__numeric(conn->place->host)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
+    if (!rlock__numeric(conn->endpoint->host)) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
         return;
     }
     rlock__conn_dial(conn);
@@ -15646,4 +15646,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 810506a6b7d9183a */
+/* tools/join makes this file of src/: edit that. Digest of all above: a556c480fb1c4223 */

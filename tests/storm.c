@@ -186,7 +186,7 @@ static struct book *book_of(const rlock_client *client) {
 static void book_check(const rlock *lock, bool holds) {
     struct book *book = g.seed % 2 != 0 ? book_of(lock->gate->client) : NULL;
     if (book != NULL) {
-        SAME(book->state[rlock__told_of(lock)->number] == BOOK_HOLDS, holds);
+        SAME(book->state[rlock__times_of(lock)->number] == BOOK_HOLDS, holds);
     }
 }
 

@@ -239,8 +239,8 @@ static void client_has_what_its_url_says(void **state) {
     SAME(redis->quarantine->ms, 9000);
     SAME(redis->sync->replicas, 2);
     SAME(redis->sync->ms, 90);
-    assert_string_equal(redis->place.host, "127.0.0.1");
-    SAME(redis->place.port, 6380);
+    assert_string_equal(redis->endpoint.host, "127.0.0.1");
+    SAME(redis->endpoint.port, 6380);
     assert_string_equal(redis->username, "user");
     assert_string_equal(redis->password, "p@ss");
     SAME(redis->database, 5);
@@ -271,8 +271,8 @@ static void client_has_defaults_for_what_its_url_leaves_out(void **state) {
     assert_null(redis->quarantine);
     assert_null(redis->sync);
 #endif
-    assert_string_equal(redis->place.host, "127.0.0.1");
-    SAME(redis->place.port, 6379);
+    assert_string_equal(redis->endpoint.host, "127.0.0.1");
+    SAME(redis->endpoint.port, 6379);
     assert_string_equal(redis->name, "me");
     assert_string_equal(redis->prefix, "rlock:");
     assert_null(redis->password);
@@ -561,7 +561,7 @@ static void look_for_the_secret(const char *url) {
     g.line[0] = 0;
     if (rlock_client_new(&client, &config) == RLOCK_OK) {
         const rlock__redis *redis = (const rlock__redis *)client->store_state;
-        const char *path = redis->unix_path != NULL ? redis->unix_path : redis->place.host;
+        const char *path = redis->unix_path != NULL ? redis->unix_path : redis->endpoint.host;
         if (strstr(path, SECRET) != NULL) { /* each line of a connection has it */
             fail_msg("%s: it leads to %s", url, path);
         }
@@ -840,16 +840,16 @@ static void servers_of_a_quorum_take_urls(void **state) {
     one = (const rlock__redis *)quorum->servers[0].state;
     two = (const rlock__redis *)quorum->servers[1].state;
     three = (const rlock__redis *)quorum->servers[2].state;
-    assert_string_equal(one->place.host, "127.0.0.1");
-    SAME(one->place.port, 7001);
+    assert_string_equal(one->endpoint.host, "127.0.0.1");
+    SAME(one->endpoint.port, 7001);
     assert_string_equal(one->username, "user");
     assert_string_equal(one->password, "pw");
     SAME(one->database, 3);
     assert_string_equal(two->unix_path, "/tmp/s");
     SAME(two->database, 2);
     assert_null(two->password);
-    assert_string_equal(three->place.host, "127.0.0.1");
-    SAME(three->place.port, 7003);
+    assert_string_equal(three->endpoint.host, "127.0.0.1");
+    SAME(three->endpoint.port, 7003);
     virtual_client_free(&g.loop, client);
     rlock_quorum_free(store);
 }

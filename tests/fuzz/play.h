@@ -196,7 +196,7 @@ static inline void play_clients(void) {
         struct actor *actor =
             actor_new(&sim.processes[0], &sim.servers[0], config, (kind & 128) != 0);
         if ((kind & 66) == 66) { /* a node of a cluster: sharded channels too */
-            ((rlock__redis *)actor->client->store_state)->node = true;
+            ((rlock__redis *)actor->client->store_state)->of_cluster = true;
         }
         for (i = 0; i < hands; i++) {
             play_hand(actor);

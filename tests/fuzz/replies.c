@@ -5,7 +5,7 @@
  * hiredis knows, strings with NULs, numbers at their limits, arrays in arrays, errors of every
  * kind, and no reply at all. Each goes through the functions that rlock puts before hiredis' own,
  * as a parser would call them; what they let through goes to the callback that waits. So each
- * operation and each step of the greeting meets all that can come. Blocks have the size of what is
+ * operation and each step of the handshake meets all that can come. Blocks have the size of what is
  * in them: a read too far is seen.
  */
 
@@ -188,8 +188,8 @@ static redisReply *message(const struct fake *fake, const char *kind, redisReply
     return reply;
 }
 
-/* What a server would say to a greeting, by its step. */
-static redisReply *proper_greeting(const rlock__conn *conn) {
+/* What a server would say to a handshake, by its step. */
+static redisReply *proper_handshake(const rlock__conn *conn) {
     static const char info[] = "# Server\r\nrun_id:0123456789012345678901234567890123456789\r\n";
     redisReply *reply;
     switch (conn->step) {
@@ -234,8 +234,8 @@ static redisReply *proper_reply(const struct fake *fake) {
     if (awaited->fn == rlock__on_reply) {
         return proper_answer((const rlock__command *)awaited->data);
     }
-    if (awaited->fn == rlock__on_greeting) {
-        return proper_greeting((const rlock__conn *)fake->ac->data);
+    if (awaited->fn == rlock__on_handshake) {
+        return proper_handshake((const rlock__conn *)fake->ac->data);
     }
     return reply_text(REDIS_REPLY_STATUS, "OK", 2);
 }

@@ -443,8 +443,8 @@ static void rlock__conn_resolve(rlock__conn *conn) {
 
 /* Only a Sentinel can name a host here that is no address. */
 static void rlock__conn_resolve(rlock__conn *conn) {
-    if (!rlock__numeric(conn->place->host)) {
-        rlock__conn_doom(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
+    if (!rlock__numeric(conn->endpoint->host)) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
         return;
     }
     rlock__conn_dial(conn);
