@@ -283,6 +283,7 @@ static const struct CMUnitTest singles[] = {
     CASE(event_of_a_descriptor_that_a_timer_just_forgot_is_dropped),
     CASE(timer_that_is_due_again_at_once_waits_for_the_next_turn),
     CASE(nothing_follows_a_timer_that_freed_the_client),
+    CASE(heap_of_timers_gives_its_room_back),
     CASE(timers_that_are_due_again_at_once_keep_no_loss_waiting),
     CASE(freed_handle_is_not_told_what_was_ready_in_the_same_entry),
     CASE(cancel_after_an_undelivered_grant_gives_it_back),

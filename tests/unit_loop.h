@@ -131,6 +131,36 @@ static void be_due_again(rlock_timer *timer) {
     rlock_timer_set(g.client, timer, 0);
 }
 
+/* Whoever had ten thousand waiters once does not keep their room. Without memory for less room all
+ * goes on in what there is, and timers that are left fire as they are set. */
+static void heap_of_timers_gives_its_room_back(void **state) {
+    static rlock_timer timers[10000];
+    uint64_t bytes = virtual_memory.bytes;
+    int round, i;
+    (void)state;
+    for (round = 0; round < 2; round++) {
+        for (i = 0; i < 10000; i++) {
+            memset(&timers[i], 0, sizeof timers[i]);
+            SAME(rlock_timer_add(g.client, &timers[i], count_timers), RLOCK_OK);
+            rlock_timer_set(g.client, &timers[i], now_us() + 1000 + i % 7 * 1000);
+        }
+        assert_true(virtual_memory.bytes - bytes >= sizeof timers[0].due_us * 10000);
+        virtual_memory.none = round == 1;
+        for (i = 7; i < 10000; i++) {
+            rlock_timer_drop(g.client, &timers[i]);
+        }
+        virtual_memory.none = false;
+        assert_true((virtual_memory.bytes - bytes <= 1024) == (round == 0));
+        timers_fired = 0;
+        virtual_run_ms(&g.loop, 20);
+        SAME(timers_fired, 7);
+        for (i = 0; i < 7; i++) {
+            rlock_timer_drop(g.client, &timers[i]);
+        }
+    }
+    assert_true(virtual_memory.bytes - bytes <= 4096); /* each that goes gives half of it back */
+}
+
 /* However often others are due again, each timer fires once an iteration, and none is left out. */
 static void timers_that_are_due_again_at_once_keep_no_loss_waiting(void **state) {
     struct owner *loses = holder("key", 1000);

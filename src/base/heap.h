@@ -9,6 +9,8 @@
 #include "public/store.h"
 #include "base/platform.h"
 
+#define RLOCK__HEAP_MIN 16u /* what is reserved first, and never given back */
+
 typedef struct rlock__heap {
     rlock_timer **items; /* items[1] is due first; items[0] is not used */
     uint32_t count, room, reserved;
@@ -20,22 +22,39 @@ static bool rlock__sooner(const rlock_timer *one, const rlock_timer *other) {
            (one->due_us == other->due_us && (int32_t)(one->iteration - other->iteration) < 0);
 }
 
+/* Gives it so much room, which is enough for what is in it. False: no memory. */
+static bool rlock__heap_resize(rlock__heap *heap, uint32_t room) {
+    rlock_timer **items = (rlock_timer **)RLOCK_MALLOC(room * sizeof *items);
+    RLOCK_ASSERT(heap->reserved < room && heap->count <= heap->reserved);
+    if (!items) {
+        return false;
+    }
+    if (heap->items) {
+        memcpy(items, heap->items, (heap->count + 1) * sizeof *items);
+    }
+    rlock__dealloc(heap->items);
+    heap->items = items;
+    heap->room = room;
+    return true;
+}
+
 static bool rlock__heap_reserve(rlock__heap *heap) {
-    if (heap->reserved + 1 >= heap->room) {
-        uint32_t room = heap->room ? heap->room * 2 : 16;
-        rlock_timer **items = (rlock_timer **)RLOCK_MALLOC(room * sizeof *items);
-        if (!items) {
-            return false;
-        }
-        if (heap->items) {
-            memcpy(items, heap->items, heap->room * sizeof *items);
-        }
-        rlock__dealloc(heap->items);
-        heap->items = items;
-        heap->room = room;
+    if (heap->reserved + 1 >= heap->room &&
+        !rlock__heap_resize(heap, heap->room ? heap->room * 2 : RLOCK__HEAP_MIN)) {
+        return false;
     }
     heap->reserved++;
     return true;
+}
+
+/* Gives room back that is not needed any more: not the last of it, since half is soon wanted again.
+ * Without memory for less it stays. */
+static void rlock__heap_unreserve(rlock__heap *heap) {
+    RLOCK_ASSERT(heap->reserved && heap->count < heap->reserved);
+    heap->reserved--;
+    if (heap->room > RLOCK__HEAP_MIN && heap->reserved < heap->room / 4) {
+        (void)rlock__heap_resize(heap, heap->room / 2);
+    }
 }
 
 static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *timer) {

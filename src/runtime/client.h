@@ -459,7 +459,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
 void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
     RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
-    client->timers.reserved--;
+    rlock__heap_unreserve(&client->timers);
 }
 
 void rlock_client_plans(rlock_client *client, bool more) {
