@@ -1699,12 +1699,19 @@ int main(int argc, char **argv) {
         CASE(any_seed_leads_to_all_nodes),
         CASE(only_nodes_whose_keys_are_wanted_are_connected_to),
         CASE(slot_that_has_moved_is_followed),
+#if RLOCK__HAS_KINDS
         CASE(waiters_of_each_kind_are_told_at_each_node),
         CASE(notification_is_heard_once_however_many_nodes_deliver_it),
+#endif
         CASE(hold_that_is_taken_away_is_told_of),
+#if RLOCK__HAS_KINDS
         CASE(questions_go_to_the_node_of_their_key),
+#endif
+#if RLOCK__HAS_KINDS && RLOCK__HAS_TEXTS
         CASE(keys_of_one_slot_are_one_lock_and_of_two_are_refused),
+#endif
         CASE(fences_of_a_key_rise_wherever_its_slot_is),
+#if RLOCK__HAS_REDISSON
         CASE(redisson_hears_each_end_of_a_hold_on_channels_of_both_sorts),
         CASE(key_whose_channel_is_of_another_slot_is_let_go),
         CASE(user_who_may_publish_on_one_sort_of_channels_does),
@@ -1714,48 +1721,75 @@ int main(int argc, char **argv) {
         CASE(waiter_that_may_not_hear_sharded_channels_hears_the_others),
         CASE(waiter_that_may_hear_no_channel_of_a_key_polls),
         CASE(server_without_sharded_channels_is_as_before),
+#endif
         CASE(key_is_followed_while_its_slot_is_on_its_way),
         CASE(script_that_is_unknown_there_is_sent_in_full_with_asking),
+#if RLOCK__HAS_KINDS
         CASE(lock_of_two_keys_waits_until_its_slot_has_arrived),
+#endif
         CASE(mutex_that_is_waited_for_moves_with_its_slot),
+#if RLOCK__HAS_KINDS
         CASE(queue_moves_with_its_slot),
+#endif
         CASE(waiter_is_served_while_the_slot_is_on_its_way),
+#if RLOCK__HAS_KINDS
         CASE(many_are_served_one_at_a_time_while_slots_move),
+#endif
         CASE(nodes_that_lead_in_a_circle_are_not_followed_for_ever),
         CASE(nodes_without_a_name_are_where_the_one_is_that_answered),
+#if RLOCK__HAS_NAMES
         CASE(name_of_several_addresses_leads_to_all_nodes),
         cmocka_unit_test_setup_teardown(name_whose_addresses_change_leads_to_the_new_nodes,
                                         test_begins, alones_end),
         cmocka_unit_test_setup_teardown(seed_of_no_cluster_is_passed_over, test_begins, alones_end),
+#endif
         CASE(node_that_is_added_serves_and_one_that_is_taken_away_does_not),
+#if RLOCK__HAS_TEXTS
         CASE(what_a_cluster_does_not_have_is_refused),
+#endif
         CASE(server_that_is_no_cluster_is_told_of),
         CASE(nobody_at_the_seeds_is_no_connection),
+#if RLOCK__HAS_URL
         CASE(url_names_some_nodes),
+#endif
+#if RLOCK__HAS_REPLICAS
         CASE(node_that_lost_its_data_grants_nothing_and_the_others_do),
         CASE(node_whose_marker_leaves_it_need_not_wait),
         CASE(node_whose_marker_left_unseen_waits),
+#endif
+#if RLOCK__HAS_REPLICAS && RLOCK__HAS_TEXTS
         CASE(keys_of_markers_are_refused),
+#endif
         CASE(node_that_is_killed_stops_its_own_keys_only),
     };
     static const struct CMUnitTest of_whole[] = {
         CASE(slot_that_has_moved_is_followed),
         CASE(fences_of_a_key_rise_wherever_its_slot_is),
         CASE(mutex_that_is_waited_for_moves_with_its_slot),
+#if RLOCK__HAS_KINDS
         CASE(queue_moves_with_its_slot),
         CASE(many_are_served_one_at_a_time_while_slots_move),
+#endif
+#if RLOCK__HAS_REDISSON
         CASE(waiter_on_a_sharded_channel_moves_with_its_slot),
+#endif
+#if RLOCK__HAS_KINDS
         CASE(lock_of_two_keys_is_served_while_its_slot_moves_whole),
+#endif
     };
     static const struct CMUnitTest of_six[] = {
+#if RLOCK__HAS_REPLICAS
         CASE(hold_that_moved_is_renewed_when_the_replica_there_has_it),
         CASE(hold_that_moved_is_renewed_at_once),
+#endif
         CASE(replica_as_the_only_seed_leads_to_all_nodes),
         CASE(failover_by_an_operator_is_followed),
         CASE(killed_primary_is_followed),
         CASE(stopped_primary_is_followed),
+#if RLOCK__HAS_REPLICAS
         CASE(failover_and_back_begin_a_quarantine_each),
         CASE(hold_that_a_promoted_node_does_not_know_is_over_before_the_next),
+#endif
         CASE(acquire_that_was_not_answered_stays_in_doubt_at_the_next_node),
     };
     int failed;

@@ -1724,7 +1724,9 @@ int main(int argc, char **argv) {
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
+#if RLOCK__HAS_REDISSON && RLOCK__HAS_TEXTS
         TEST(what_the_store_cannot_do_is_refused),
+#endif
         TEST(every_kind_costs_a_command_to_take_and_one_to_let_go),
         TEST(user_with_the_rights_that_are_documented_can_do_it_all),
         TEST(line_of_another_kind_keeps_its_key_free_for_it),
@@ -1738,16 +1740,26 @@ int main(int argc, char **argv) {
         TEST(what_is_not_ours_in_a_queue_is_taken_away),
         TEST(line_of_another_type_is_left_alone),
         TEST(persisted_key_stays_so_while_it_is_held),
+#if RLOCK__HAS_REDISSON
         TEST(renewal_that_changes_nothing_is_written),
+#endif
         TEST(key_of_a_queue_lives_as_long_as_its_hold),
         TEST(offer_that_is_taken_is_written),
+#if RLOCK__HAS_REDISSON
         TEST(hold_that_a_clock_set_back_made_longer_is_cut_by_a_renewal),
+#endif
         TEST(watchdog_cuts_what_a_clock_set_back_made_longer),
+#if RLOCK__HAS_REDISSON
         TEST(fence_counter_that_is_no_number_of_ours_refuses_the_lock),
+#endif
         TEST(who_is_served_in_the_queue_holds_nothing_where_its_fence_is_refused),
         TEST(set_lets_go_beside_a_key_that_is_of_another_type_now),
+#if RLOCK__HAS_TEXTS
         TEST(keys_that_the_queue_of_another_may_be_named_are_refused),
+#endif
+#if RLOCK__HAS_REDISSON
         TEST(user_of_redissons_wire_with_the_documented_rights_can_do_it_all),
+#endif
     };
 
     return clustered_run("kinds", tests, sizeof tests / sizeof *tests, skipped, group_begins,

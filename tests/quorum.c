@@ -259,7 +259,9 @@ static void server_that_is_named_wrongly_is_refused(void **state) {
     config.store = stores[store_count++];
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
     assert_null(client);
-    assert_non_null(strstr(kit_log_text, "config.port"));
+    if (RLOCK__HAS_TEXTS) {
+        assert_non_null(strstr(kit_log_text, "config.port"));
+    }
 }
 
 static void name_without_a_resolver_is_refused(void **state) {
@@ -1055,7 +1057,9 @@ int main(int argc, char **argv) {
         TEST(every_server_has_the_key_with_a_token_of_its_own),
         TEST(watchdog_keeps_all_votes),
         TEST(any_number_of_servers_will_do),
+#if RLOCK__HAS_REDISSON
         TEST(redisson_wire_works_too),
+#endif
         TEST(bad_arguments_are_refused),
         TEST(server_that_is_named_wrongly_is_refused),
         TEST(name_without_a_resolver_is_refused),

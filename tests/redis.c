@@ -2249,10 +2249,14 @@ int main(int argc, char **argv) {
         TEST(every_kind_is_granted_when_a_replica_has_it),
         TEST(renewal_on_a_new_connection_is_copied_or_does_not_count),
         TEST(renewal_of_a_persistent_key_is_copied_or_does_not_count),
+#if RLOCK__HAS_KINDS
         TEST(offer_that_is_taken_is_copied_or_does_not_count),
         TEST(waiter_is_granted_when_the_replica_is_back),
+#endif
         TEST(hold_without_replicas_ends_by_its_deadline),
+#if RLOCK__HAS_KINDS
         TEST(nothing_is_left_of_a_client_that_is_freed_at_any_moment),
+#endif
         TEST(client_that_is_freed_during_a_wait_needs_its_rights),
 #endif
     };

@@ -72,7 +72,7 @@ static void crash_at_any_moment_leaves_no_lock_for_ever(void **state) {
     int i, left_behind = 0;
 
     (void)state;
-    for (w = 0; w < 2; w++) {
+    for (w = 0; w < WIRES; w++) {
         for (i = 0; i < 20; i++) {
             long long left;
 
@@ -500,7 +500,9 @@ int main(int argc, char **argv) {
         ON_EACH_WIRE(loss_is_told_once_with_its_reason),
         ON_EACH_WIRE(watchdog_ends_with_the_release),
         ON_EACH_WIRE(unanswered_acquire_counts_once),
+#if RLOCK__HAS_REDISSON
         TEST(two_flows_of_one_thread_exclude_each_other),
+#endif
         ON_EACH_WIRE(stale_write_of_a_paused_holder_is_refused_by_its_fence),
         TEST(stock_is_sold_to_the_last_piece_and_no_further),
     };

@@ -442,6 +442,33 @@ static void password_on_one_side_is_sent_there_alone(void **state) {
     }
 }
 
+/* To Sentinel 127.1 is an address, and to the loop's resolver; to the library it is a name. */
+static void name_that_a_sentinel_tells_is_resolved_or_refused(void **state) {
+    rlock_config config = config_of();
+    struct owner *o;
+    int port = nodes[named_by(0)].port;
+    char only[32];
+
+    (void)state;
+    tell(ask(&sentinels[0], "SENTINEL CONFIG SET resolve-hostnames yes"));
+    tell(ask(&sentinels[0], "SENTINEL CONFIG SET announce-hostnames yes"));
+    tell(ask(&sentinels[0], "SENTINEL MONITOR named 127.1 %d 1", port));
+    snprintf(only, sizeof only, "127.0.0.1:%d", sentinels[0].port);
+    config.sentinels = only;
+    config.sentinel_primary = "named";
+    o = owner_new(kit_client(&config), "k");
+    if (RLOCK__HAS_NAMES) {
+        assert_int_equal(owner_acquire(o, 5000, 1000), RLOCK_OK);
+        assert_non_null(strstr(kit_log_text, "connection to 127.1:"));
+    } else {
+        assert_int_equal(owner_acquire(o, 0, 1000), RLOCK_ERR_CONN);
+        assert_string_equal(o->text[RLOCK_ACQUIRED], "a host name needs RLOCK_WITH_NAMES");
+    }
+    tell(ask(&sentinels[0], "SENTINEL REMOVE named"));
+    tell(ask(&sentinels[0], "SENTINEL CONFIG SET announce-hostnames no"));
+    tell(ask(&sentinels[0], "SENTINEL CONFIG SET resolve-hostnames no"));
+}
+
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
     static const struct CMUnitTest tests[] = {
@@ -450,7 +477,10 @@ int main(int argc, char **argv) {
         TEST(killed_primary_is_followed),
         TEST(primary_that_was_stopped_is_not_used_when_it_is_back),
         TEST(failover_without_sentinels_is_followed_when_they_see_it),
+#if RLOCK__HAS_REPLICAS
         TEST(hold_that_was_not_copied_is_over_after_the_quarantine),
+#endif
+        TEST(name_that_a_sentinel_tells_is_resolved_or_refused),
         TEST(password_on_one_side_is_sent_there_alone),
     };
 

@@ -23,7 +23,14 @@
 
 #include <cmocka.h>
 
-static const rlock_wire wires[] = {RLOCK_WIRE_STRING, RLOCK_WIRE_REDISSON};
+static const rlock_wire wires[] = {
+    RLOCK_WIRE_STRING,
+#if RLOCK__HAS_REDISSON
+    RLOCK_WIRE_REDISSON,
+#endif
+};
+
+#define WIRES (sizeof wires / sizeof wires[0])
 
 static int test_begins(void **state);
 static int test_ends(void **state);
@@ -35,14 +42,15 @@ static inline void on_each_wire(void **state) {
     CMUnitTestFunction test = (CMUnitTestFunction)(uintptr_t)*state;
     rlock_wire wire = wires[0];
     void *given = &wire;
+    size_t i;
 
     test(&given);
-#if RLOCK__HAS_REDISSON
-    assert_int_equal(test_ends(state), 0);
-    assert_int_equal(test_begins(state), 0);
-    wire = wires[1];
-    test(&given);
-#endif
+    for (i = 1; i < WIRES; i++) {
+        assert_int_equal(test_ends(state), 0);
+        assert_int_equal(test_begins(state), 0);
+        wire = wires[i];
+        test(&given);
+    }
 }
 
 /* Returns the wire that a test of ON_EACH_WIRE is run on. */

@@ -100,6 +100,7 @@ def sources(command):
     found = []
     for word in re.findall(r'[\w$./-]+', command):
         word = re.sub(r'^\$BUILD/(asan/)?', '', word)
+        word = re.sub(r'^tests/parts/[a-z-]+/', 'tests/', word)  # the same, compiled with some parts alone
         # What follows a hyphen is how it is compiled, or with what: with loops_asio.cc.
         for name in (word, re.sub(r'-[a-z]+$', '', word), word.replace('-', '_')):
             found += [path for path in (name, name + '.c', name + '.cc') if path in tracked()]
