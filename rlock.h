@@ -593,7 +593,7 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t stage;  /* where in the store the request is, by a number of its own */
+    uint8_t stage;  /* of the request in the store, by numbers of the store */
     uint8_t own[7]; /* what else it keeps */
 } rlock_private;
 
@@ -15665,4 +15665,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 504c0f58d0a61e10 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 7891ffd6e8a2819c */

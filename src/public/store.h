@@ -74,7 +74,7 @@ typedef struct rlock_private {
     rlock_link link;
     void *data;
     uint32_t note;
-    uint8_t stage;  /* where in the store the request is, by a number of its own */
+    uint8_t stage;  /* of the request in the store, by numbers of the store */
     uint8_t own[7]; /* what else it keeps */
 } rlock_private;
 
