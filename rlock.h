@@ -658,22 +658,20 @@ typedef struct rlock_info {
 typedef struct rlock_answer {
     rlock_outcome outcome;
     rlock_fault fault;
-    bool
-        settled; /* when this request ran, no earlier attempt of it could be executed any more; that
-                  none can be now, when the answer is read, is not enough */
-    bool ours;   /* acquire of a queued kind, DONE: the next in the queue is of this client too */
-    bool watched;    /* acquire, HELD: `woken` reports each change since this request ran */
-    bool undone;     /* fault OTHER: this attempt was surely not executed, nor will it be */
-    bool spent;      /* acquire, a fault: the store sent a release of this token too, which may be
+    bool settled; /* no earlier attempt could be executed any more when this request ran: that
+                        none can be now, when the answer is read, is not enough */
+    bool ours;    /* acquire of a queued kind, DONE: the next in the queue is of this client too */
+    bool watched; /* acquire, HELD: `woken` reports each change since this request ran */
+    bool undone;  /* fault OTHER: this attempt was surely not executed, nor will it be */
+    bool spent;   /* acquire, a fault: the store sent a release of this token too, which may be
                     executed late; so it is not asked for again */
-    uint16_t fences; /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
+    uint16_t fences;  /* acquire, DONE: how many fencing tokens are reserved, if they are fewer than
                           were asked for; 0 = as asked for */
-    uint64_t fence;  /* acquire, DONE: the first of them; 0 if none was wanted */
-    int64_t
-        lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the one
-                          that was asked for; 0 = as asked for */
-    int64_t left_ms;        /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
-    const char *text;       /* the server's words, or NULL; valid during the call */
+    uint64_t fence;   /* acquire, DONE: the first of them; 0 if none was wanted */
+    int64_t lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the
+                         one that was asked for; 0 = as asked for */
+    int64_t left_ms;  /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
+    const char *text; /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
 
@@ -3735,9 +3733,8 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     uint32_t alive_up_to; /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_up_to; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    const char
-        *script_in_flight; /* the script that is on its way in full: not sent again meanwhile */
-    char *buffer;          /* where commands are formatted */
+    const char *script_in_flight; /* in full: it is not sent again meanwhile */
+    char *buffer;                 /* where commands are formatted */
     size_t length, room;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
@@ -15665,4 +15662,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 7891ffd6e8a2819c */
+/* tools/join makes this file of src/: edit that. Digest of all above: 5f77a8dc788210f1 */

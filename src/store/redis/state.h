@@ -289,9 +289,8 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     uint32_t alive_up_to; /* connections up to this one may still execute something; 0 = none */
     uint32_t moved_up_to; /* those up to this one were perhaps of another process */
     uint32_t lost_epoch;  /* the last one that was lost with a request that may not be done late */
-    const char
-        *script_in_flight; /* the script that is on its way in full: not sent again meanwhile */
-    char *buffer;          /* where commands are formatted */
+    const char *script_in_flight; /* in full: it is not sent again meanwhile */
+    char *buffer;                 /* where commands are formatted */
     size_t length, room;
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
