@@ -1077,13 +1077,17 @@ int main(int argc, char **argv) {
         TEST(three_wiped_are_a_loss_at_once),
         TEST(three_stolen_are_a_loss_at_once),
         TEST(bare_majority_that_loses_a_vote_is_lost),
+#if RLOCK__HAS_REPLICAS
         TEST(server_in_quarantine_has_no_vote),
+#endif
         TEST(minority_gives_nobody_the_lock),
         TEST(two_addresses_of_one_server_are_not_two_votes),
         TEST(waiter_gets_it_when_a_majority_comes_up),
         TEST(password_refused_by_most_is_told_and_by_one_is_not),
         TEST(long_words_of_a_server_are_cut),
+#if RLOCK__HAS_KINDS
         TEST(operator_sees_and_forces_what_a_majority_holds),
+#endif
         TEST(release_reaches_servers_that_stood_still),
         TEST(acquires_that_ended_without_it_leave_no_key),
         TEST(freed_client_leaves_no_key_at_any_moment),
