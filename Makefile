@@ -294,7 +294,7 @@ $(addprefix $(out)/tests/parts/joined-,minimal/rlock.h kinds-url/rlock.h): tools
 .SECONDEXPANSION:
 $(out)/tests/parts/joined-%: private override LINED = $(@D)
 $(out)/tests/parts/joined-%: $$(@D)/rlock.h Makefile | $(lined)
-	$(parts_compile)
+	$(parts_compile) -DTESTS_JOINED
 
 # Not by the rules above, which take any name.
 $(out)/tests/parts/%.d $(out)/tests/parts/joined-%.d: ;

@@ -6,7 +6,9 @@
  */
 
 #define RLOCK_IMPLEMENTATION
+#ifndef TESTS_JOINED /* an rlock.h of some parts has that of Redis */
 #define RLOCK_NO_REDIS
+#endif
 #define RLOCK__RING_MIN 8 /* a ring from so few holds on */
 #define RLOCK__FLIGHTS 16 /* so few are kept for requests */
 #include "scripted.h"
