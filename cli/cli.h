@@ -51,6 +51,10 @@ static struct cli {
     bool kind_given;
     uint32_t permits, weight;
     int64_t wait_ms, lease_ms, grace_ms;
+    int64_t kill_after_ms; /* from the signal of a loss to SIGKILL; -1 = a quarter of the lease */
+    int lost_signal;       /* by which the command is asked to end when the lock is lost */
+    int busy_status;       /* the exit status where others hold the lock */
+    uint32_t give_up;      /* elect: after so many failures of the command in a row; 0 = never */
     const char *fence_file;
     bool json, verbose;
     bool quiet; /* a warning was shown, or the command has begun */
@@ -63,7 +67,12 @@ static struct cli {
     rlock_store *quorum;
     char warning[256]; /* the last line of the log that was one, without the client's id */
     bool told;         /* ... and was shown */
-} cli = {.wait_ms = RLOCK_FOREVER, .lease_ms = 30000, .grace_ms = 10000};
+} cli = {.wait_ms = RLOCK_FOREVER,
+         .lease_ms = 30000,
+         .grace_ms = 10000,
+         .kill_after_ms = -1,
+         .lost_signal = SIGTERM,
+         .busy_status = CLI_BUSY};
 
 /* What standard error has not taken yet. Nobody may read it: a lock is renewed all the same. */
 static struct {

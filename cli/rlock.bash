@@ -16,7 +16,8 @@ _rlock() {
                 break
                 ;;
             -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
-                --fence-file | --grace | --cacert | --cert | --cert-key) i=$((i + 1)) ;;
+                --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | \
+                --cacert | --cert | --cert-key) i=$((i + 1)) ;;
             -*) ;;
             *)
                 if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
@@ -44,6 +45,7 @@ _rlock() {
 
     case $word in --*=*) before=${word%%=*} word=${word#*=} ;; esac
     case $before in
+        --on-lost-signal) options='TERM INT HUP QUIT USR1 USR2 ABRT KILL' ;;
         --kind) options='mutex fair read write semaphore' ;;
         -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster:// postgres:// zookeeper:// mysql://' ;;
         --url-file | --fence-file | --cacert | --cert | --cert-key)
@@ -51,12 +53,15 @@ _rlock() {
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
-        --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace) return ;;
+        --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace | --kill-after | --busy-status | \
+            --give-up) return ;;
         *)
             options='-u --url --quorum --url-file --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
-                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env' ;;
-                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --grace' ;;
+                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env'
+                    options+=' --kill-after --on-lost-signal --busy-status' ;;
+                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --grace'
+                    options+=' --kill-after --on-lost-signal --give-up' ;;
                 inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;
             esac

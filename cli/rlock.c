@@ -15,13 +15,13 @@ static const char cli_help[] =
     "                      postgres:// zookeeper:// mysql://\n"
     "      --quorum U,U,U  a majority of these servers, or RLOCK_QUORUM\n"
     "      --url-file F    the same, one a line; --keep-env: COMMAND gets passwords\n"
-    "  -n, --try           do not wait for the lock; -w, --wait 10s: for so long\n"
+    "  -n, --try           do not wait; -w, --wait 10s: for so long; --busy-status N\n"
     "  -l, --lease 30s     how long others wait if this machine dies\n"
     "  -k, --key KEY       one more key: all of them, or none\n"
-    "      --kind KIND     mutex, fair, read, write, semaphore\n"
-    "      --permits N     of a semaphore; --weight N: how many to take\n"
+    "      --kind KIND     mutex fair read write semaphore; --permits N, --weight N\n"
     "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
-    "      --grace 10s     elect: from SIGTERM to SIGKILL when rlock is to end\n"
+    "      --kill-after D  from --on-lost-signal TERM to SIGKILL if the lock is lost\n"
+    "      --grace 10s     elect: the same when rlock is to end; --give-up N failures\n"
     "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
     "      --json          an object a line; -v, --verbose; -h, --help; -V, --version\n"
     "\n"
@@ -38,33 +38,42 @@ enum {
     CLI_WEIGHT,
     CLI_FENCE_FILE,
     CLI_GRACE,
+    CLI_KILL_AFTER,
+    CLI_ON_LOST_SIGNAL,
+    CLI_BUSY_STATUS,
+    CLI_GIVE_UP,
     CLI_CACERT,
     CLI_CERT,
     CLI_CERT_KEY,
     CLI_JSON
 };
 
-static const struct option cli_long[] = {{"url", required_argument, NULL, 'u'},
-                                         {"quorum", required_argument, NULL, CLI_QUORUM},
-                                         {"url-file", required_argument, NULL, CLI_URL_FILE},
-                                         {"keep-env", no_argument, NULL, CLI_KEEP_ENV},
-                                         {"try", no_argument, NULL, 'n'},
-                                         {"wait", required_argument, NULL, 'w'},
-                                         {"lease", required_argument, NULL, 'l'},
-                                         {"key", required_argument, NULL, 'k'},
-                                         {"kind", required_argument, NULL, CLI_KIND},
-                                         {"permits", required_argument, NULL, CLI_PERMITS},
-                                         {"weight", required_argument, NULL, CLI_WEIGHT},
-                                         {"fence-file", required_argument, NULL, CLI_FENCE_FILE},
-                                         {"grace", required_argument, NULL, CLI_GRACE},
-                                         {"cacert", required_argument, NULL, CLI_CACERT},
-                                         {"cert", required_argument, NULL, CLI_CERT},
-                                         {"cert-key", required_argument, NULL, CLI_CERT_KEY},
-                                         {"json", no_argument, NULL, CLI_JSON},
-                                         {"verbose", no_argument, NULL, 'v'},
-                                         {"help", no_argument, NULL, 'h'},
-                                         {"version", no_argument, NULL, 'V'},
-                                         {NULL, 0, NULL, 0}};
+static const struct option cli_long[] = {
+    {"url", required_argument, NULL, 'u'},
+    {"quorum", required_argument, NULL, CLI_QUORUM},
+    {"url-file", required_argument, NULL, CLI_URL_FILE},
+    {"keep-env", no_argument, NULL, CLI_KEEP_ENV},
+    {"try", no_argument, NULL, 'n'},
+    {"wait", required_argument, NULL, 'w'},
+    {"lease", required_argument, NULL, 'l'},
+    {"key", required_argument, NULL, 'k'},
+    {"kind", required_argument, NULL, CLI_KIND},
+    {"permits", required_argument, NULL, CLI_PERMITS},
+    {"weight", required_argument, NULL, CLI_WEIGHT},
+    {"fence-file", required_argument, NULL, CLI_FENCE_FILE},
+    {"grace", required_argument, NULL, CLI_GRACE},
+    {"kill-after", required_argument, NULL, CLI_KILL_AFTER},
+    {"on-lost-signal", required_argument, NULL, CLI_ON_LOST_SIGNAL},
+    {"busy-status", required_argument, NULL, CLI_BUSY_STATUS},
+    {"give-up", required_argument, NULL, CLI_GIVE_UP},
+    {"cacert", required_argument, NULL, CLI_CACERT},
+    {"cert", required_argument, NULL, CLI_CERT},
+    {"cert-key", required_argument, NULL, CLI_CERT_KEY},
+    {"json", no_argument, NULL, CLI_JSON},
+    {"verbose", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {NULL, 0, NULL, 0}};
 
 static const char cli_see_help[] = "See rlock --help";
 
@@ -90,6 +99,10 @@ static struct {
                 {CLI_FENCE_FILE, HOLDERS, false},
                 {CLI_KEEP_ENV, HOLDERS, false},
                 {CLI_GRACE, 1 << ELECT, false},
+                {CLI_KILL_AFTER, HOLDERS, false},
+                {CLI_ON_LOST_SIGNAL, HOLDERS, false},
+                {CLI_BUSY_STATUS, 1 << RUN, false},
+                {CLI_GIVE_UP, 1 << ELECT, false},
                 {CLI_KIND, KEYED, false},
                 {CLI_JSON, LOOKERS, false}};
 
@@ -126,14 +139,37 @@ static rlock_kind cli_parse_kind(const char *text) {
     return kind;
 }
 
-static uint32_t cli_parse_count(const char *option, const char *text) {
+static uint32_t cli_parse_number(const char *option, const char *text, long least, long most) {
     char *end;
     long number = strtol(text, &end, 10);
-    if (end == text || *end != 0 || number < 1 || number > RLOCK_PERMITS_MAX) {
-        cli_fail(CLI_FAILED, NULL, "%s %s: not a number from 1 to %d", option, text,
-                 RLOCK_PERMITS_MAX);
+    if (end == text || *end != 0 || number < least || number > most) {
+        cli_fail(CLI_FAILED, NULL, "%s %s: not a number from %ld to %ld", option, text, least,
+                 most);
     }
     return (uint32_t)number;
+}
+
+static uint32_t cli_parse_count(const char *option, const char *text) {
+    return cli_parse_number(option, text, 1, RLOCK_PERMITS_MAX);
+}
+
+/* A signal that a program can hear and end by, or KILL: its name, with SIG or without. */
+static int cli_parse_signal(const char *option, const char *text) {
+    static const struct {
+        const char *name;
+        int number;
+    } signals[] = {{"TERM", SIGTERM}, {"INT", SIGINT},   {"HUP", SIGHUP},   {"QUIT", SIGQUIT},
+                   {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"ABRT", SIGABRT}, {"KILL", SIGKILL}};
+    const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
+    size_t i;
+    for (i = 0; i < sizeof signals / sizeof *signals; i++) {
+        if (strcmp(signals[i].name, name) == 0) {
+            return signals[i].number;
+        }
+    }
+    cli_fail(CLI_FAILED, "It is TERM, INT, HUP, QUIT, USR1, USR2, ABRT or KILL",
+             "%s %s: no such signal", option, text);
+    return 0;
 }
 
 /* The version, and the servers that it was built for. */
@@ -174,6 +210,14 @@ static void cli_option(int option) {
     case CLI_WEIGHT: cli.weight = cli_parse_count("--weight", optarg); break;
     case CLI_FENCE_FILE: cli.fence_file = optarg; break;
     case CLI_GRACE: cli.grace_ms = cli_duration("--grace", optarg, 0, 86400000); break;
+    case CLI_KILL_AFTER:
+        cli.kill_after_ms = cli_duration("--kill-after", optarg, 0, RLOCK_LEASE_MAX_MS);
+        break;
+    case CLI_ON_LOST_SIGNAL: cli.lost_signal = cli_parse_signal("--on-lost-signal", optarg); break;
+    case CLI_BUSY_STATUS:
+        cli.busy_status = (int)cli_parse_number("--busy-status", optarg, 0, 255);
+        break;
+    case CLI_GIVE_UP: cli.give_up = cli_parse_count("--give-up", optarg); break;
     case CLI_CACERT: cli.cacert = optarg; break;
     case CLI_CERT: cli.cert = optarg; break;
     case CLI_CERT_KEY: cli.cert_key = optarg; break;
@@ -299,6 +343,11 @@ int main(int argc, char **argv) {
     }
     if (*cli.command == NULL) {
         cli_fail(CLI_FAILED, "rlock KEY -- COMMAND", "which command?");
+    }
+    if (cli.kill_after_ms > cli.lease_ms / 5 * 2) { /* it is begun before a renewal is due */
+        cli_fail(CLI_FAILED, "Make the lease longer: see --lease",
+                 "--kill-after %lld ms: more than two fifths of the lease, %lld ms",
+                 (long long)cli.kill_after_ms, (long long)cli.lease_ms);
     }
     return run_main(what == ELECT);
 }

@@ -26,6 +26,8 @@ _rlock() {
         '--weight=[how many permits to take]:number: '
         '--keep-env[the command keeps a URL with a password]'
         '--fence-file=[where to write the fencing token]:file:_files'
+        '--on-lost-signal=[the signal when the lock is lost]:signal:(TERM INT HUP QUIT USR1 USR2 ABRT KILL)'
+        '--kill-after=[from that signal to SIGKILL]:duration: '
     )
     local -a kind=(
         '--kind=[the kind of lock]:kind:(mutex fair read write semaphore)'
@@ -45,9 +47,10 @@ _rlock() {
         return
     fi
     case $first in
-        '') _arguments -s -S $every $wait $kind $lock '1:key: ' '(-)*:::command:_normal' ;;
+        '') _arguments -s -S $every $wait $kind $lock '--busy-status=[the exit status if others hold the lock]:number (124): ' '1:key: ' '(-)*:::command:_normal' ;;
         elect)
             _arguments -s -S $every $kind $lock '--grace=[from SIGTERM to SIGKILL when rlock is to end]:duration (10s): ' \
+                '--give-up=[after so many failures in a row]:number: ' \
                 '1:key: ' '(-)*:::command:_normal'
             ;;
         inspect | force-release) _arguments -s -S $every $wait $kind '--json[one object a line]' '1:key: ' ;;

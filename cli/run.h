@@ -66,7 +66,8 @@ static struct {
     bool owes;        /* ... is to be said when it is known */
     int64_t until_us; /* the end of --wait; 0 = it has not begun to wait */
     int64_t began_us, pause_ms;
-    int64_t given_ms; /* the most that was left in this term */
+    uint32_t failures; /* elect: of the command, in a row */
+    int64_t given_ms;  /* the most that was left in this term */
     ev_child child;
     ev_timer watch, again;
     ev_signal signals[9], look;
@@ -140,16 +141,26 @@ static int64_t run_last_us(void) {
     return run_page->lease_ms < 400 ? 20000 : run_page->lease_ms * 1000 / 20;
 }
 
+/* How long before that it is asked to end: a quarter of the lease, or as --kill-after says, but
+ * after a renewal is due, also where an engine has given less. */
+static int64_t run_ask_us(void) {
+    int64_t most_us = run_page->lease_ms * 1000 / 5 * 2, us = cli.kill_after_ms * 1000;
+    if (cli.kill_after_ms < 0) {
+        return run_page->lease_ms * 1000 / 4;
+    }
+    return us < most_us ? us : most_us;
+}
+
 /* Ends the command if the deadline is near: it is asked when three tenths of the lease are left,
  * and ended when a twentieth is, even if the hold was renewed in between: it may have undone
  * half of its work. Returns in how many microseconds to look again. */
 static int64_t run_watch(void) {
     int64_t now_us = RLOCK_NOW_US(), next_us;
     int64_t end_us = rlock_deadline_us(&run_page->deadline) - run_last_us();
-    int64_t ask_us = end_us - run_page->lease_ms * 1000 / 4;
+    int64_t ask_us = end_us - run_ask_us();
     if (!run_page->lost && now_us >= ask_us) {
         run_page->lost = true;
-        run_signal(SIGTERM);
+        run_signal(cli.lost_signal);
         run_signal(SIGCONT); /* if it is stopped it would not hear that */
     }
     next_us = run_page->lost ? end_us : ask_us;
@@ -636,6 +647,16 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
     if (RLOCK_NOW_US() - run.began_us > RUN_BACK_OFF_MAX_MS * 1000) {
         run.pause_ms = RUN_BACK_OFF_MS;
+        run.failures = 0;
+    }
+    if (!run_page->lost) {
+        run.failures = run_page->result != 0 ? run.failures + 1 : 0;
+    }
+    if (cli.give_up != 0 && run.failures >= cli.give_up) {
+        cli_say("rlock: %s: the command failed %u times in a row; --give-up\n", cli.keys[0],
+                (unsigned)run.failures);
+        run_leave(run_page->result);
+        return;
     }
     run_soon(run_page->lost ? 0 : (double)run.pause_ms * 1e-3);
     if (!run_page->lost) {
@@ -783,10 +804,26 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
             cli_say("rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
         }
-        run_leave(CLI_BUSY);
+        run_leave(cli.busy_status);
     } else if (event->status != RLOCK_ERR_CLOSED) {
         cli_say_status(cli.keys[0], event->status, event->text);
         run_leave(CLI_FAILED);
+    }
+}
+
+/* Tells systemd that the loop turns, as often as WatchdogSec= wants: see sd_watchdog_enabled(3). */
+static void run_on_watchdog(struct ev_loop *loop, ev_timer *timer, int revents) {
+    (void)loop, (void)timer, (void)revents;
+    run_notify("WATCHDOG=1", 0);
+}
+
+static void run_watch_loop(void) {
+    static ev_timer timer;
+    const char *usec = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    double pause_s = usec != NULL ? atof(usec) * 1e-6 / 2 : 0;
+    if (pause_s > 0 && (pid == NULL || atoll(pid) == getpid())) {
+        ev_timer_init(&timer, run_on_watchdog, 0, pause_s);
+        ev_timer_start(EV_DEFAULT, &timer);
     }
 }
 
@@ -860,6 +897,7 @@ static int run_main(bool elects) {
             rlock_elect(&run.election, cli.client, &options, run_on_lead, run_on_step_down, NULL);
         if (status == RLOCK_OK) {
             run_notify("READY=1\nSTATUS=stands by", 1);
+            run_watch_loop();
         }
     } else {
         options.on_lost = run_on_lost;

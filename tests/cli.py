@@ -1486,7 +1486,81 @@ def table_of_top_gives_the_terminal_back_while_it_is_stopped(place):
     until("its end", SOON_S, lambda: state(top) in ("Z", None))
 
 
+@test
+def busy_status_is_that_of_who_finds_it_held(place):
+    place.server.redis.set(place.key, "somebody", px=60000)
+    for options, status in (((), BUSY), (("--busy-status", "0"), 0), (("--busy-status", "75"), 75)):
+        assert place.says("-n", *options, place.key, "--", "echo", "ran")[:2] == (status, ""), (options, status)
+    place.server.redis.delete(place.key)
+    assert place.says("-n", "--busy-status", "75", place.key, "--", "sh", "-c", "exit 3")[0] == 3
+    for options, words in ((("--busy-status", "256"), "--busy-status 256: not a number from 0 to 255"),
+                           (("elect", "--busy-status", "1"), "--busy-status: not with rlock elect"),
+                           (("--give-up", "2"), "--give-up: not with rlock KEY"),
+                           (("--on-lost-signal", "STOP"), "--on-lost-signal STOP: no such signal"),
+                           (("-l", "10s", "--kill-after", "5s"), "--kill-after 5000 ms: more than two fifths")):
+        code, out, err = place.says(*options, place.key, "--", "echo", "ran")
+        assert (code, out) == (FAILED, "") and words in err, (options, code, out, err)
+
+
+@test
+def command_of_a_lost_lock_is_asked_by_its_signal_and_killed_after(place):
+    server = place.own_server()
+    lease_s, asks = 3 * SCALE, "trap 'echo asked; date +%s.%N' USR1; echo $$; while :; do sleep 0.01; done"
+    for name, after_s in (("USR1", 1.0 * SCALE), ("SIGUSR1", 0.2 * SCALE)):
+        machine = place.rlock("--lease", ms(lease_s), "--on-lost-signal", name, "--kill-after", ms(after_s), place.key, "--",
+                              "bash", "-c", asks, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = int(machine.process.stdout.readline())
+        server.signal(signal.SIGSTOP)
+        assert machine.process.stdout.readline() == "asked\n"
+        asked = float(machine.process.stdout.readline())
+        until("its end", 2 * SOON_S, lambda: state(command) in ("Z", None))
+        took_s = time.time() - asked
+        server.signal(signal.SIGCONT)
+        machine.ends_with(LOST)
+        assert after_s * 0.8 <= took_s <= after_s + 0.5 * SCALE, (name, after_s, took_s)
+        assert "was lost" in machine.process.stderr.read()
+        until("its end at the server", SOON_S, lambda: not server.redis.exists(place.key))
+
+
 # ---- elections ----
+
+
+@test
+def leader_gives_up_after_so_many_failures_in_a_row(place):
+    script = 'echo x >>"$0"; n=$(wc -l <"$0"); [ "$n" = 2 ] && exit 0; exit 7'
+    code, out, err = place.says("elect", "--give-up", "2", place.key, "--", "sh", "-c", script, place.log)
+    with open(place.log, encoding="ascii") as file:
+        assert len(file.readlines()) == 4, (code, out, err)  # a success between them begins the count anew
+    assert code == 7 and "failed 2 times in a row" in err, (code, out, err)
+    assert not place.server.redis.exists(place.key)
+
+
+@test
+def systemd_hears_that_an_election_is_alive(place):
+    path = os.path.join(place.folder, "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+        ear.bind(path)
+        ear.settimeout(SOON_S)
+        machine = place.rlock("elect", place.key, "--", "sleep", "60", env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"})
+        heard = [ear.recv(1000) for _ in range(8)]
+        assert heard.count(b"WATCHDOG=1") >= 4 and heard[0].startswith(b"READY=1"), heard
+        machine.signal(signal.SIGTERM)
+        machine.ends_with(0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:  # that of another process is not told
+        os.unlink(path)
+        ear.bind(path)
+        ear.settimeout(0.5 * SCALE)
+        machine = place.rlock("elect", place.key, "--", "sleep", "60",
+                              env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "100000", "WATCHDOG_PID": "1"})
+        heard = []
+        try:
+            while True:
+                heard.append(ear.recv(1000))
+        except TimeoutError:
+            pass
+        assert heard and b"WATCHDOG=1" not in heard, heard
+        machine.signal(signal.SIGTERM)
+        machine.ends_with(0)
 
 
 @test
