@@ -30,6 +30,11 @@ comma      := ,
 pq_examples = $(addprefix $(out)/examples/,moving version)
 no_pq      := $(if $(shell pkg-config --exists libpq 2>/dev/null && echo yes),,$(pq_examples))
 
+# The module of nginx is built by nginx' own configure: that of Debian's nginx-dev, on the system or where tools/setup put
+# it. nginx itself stands beside it.
+nginx_src  := $(patsubst %/configure,%,$(firstword $(wildcard $(addsuffix /usr/share/nginx/src/configure,/. $(CURDIR)/build/nginx))))
+nginx_made := $(BUILD)/examples/nginx
+
 # The program is linked with the same hiredis. If that is the one in build/, what is installed is a second one, with the
 # system's hiredis and without TLS.
 cli_in_build  = $(if $(tls_system),,$(wildcard $(TLS_HIREDIS)/lib))
@@ -244,7 +249,7 @@ bench-peers:
 
 tests: $(filter-out $(no_tls),$(tests))
 
-examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop
+examples: $(filter-out $(no_tls) $(no_pq),$(examples)) $(recipes) $(cxx_examples) $(out)/examples/shop/shop $(if $(nginx_src),$(nginx_made)/ngx_http_rlock_module.so)
 
 cli: $(sort $(out)/cli/rlock $(if $(SANITIZE),,$(cli_installed)))
 
@@ -393,6 +398,23 @@ $(out)/examples/shop/page.h: examples/shop/page.html Makefile
 $(out)/examples/shop/shop: $(wildcard examples/shop/*.[ch]) $(out)/examples/shop/page.h examples/data.h $(LINED)/rlock.h \
     adapters/rlock_libevent.h adapters/rlock_resolve.h $(out)/examples/cookbook/rlock.o Makefile | $(lined)
 	$(compile) -D_POSIX_C_SOURCE=200809L -I$(@D) -o $@ $(filter %.c %.o,$^) $(LDFLAGS) -levent $(HIREDIS_LIBS) $(store_libs)
+
+# The module, and beside it the one that runs the checks of its loop. Beside nginx' own warnings, which its headers bear,
+# those of this project are asked for; then it is linked with hiredis as nginx links.
+nginx_strict = $(CC) -std=gnu99 $(CPPFLAGS) $(WARNINGS) $(HIREDIS_CFLAGS) -pthread -fsyntax-only -I$(LINED) -I. -Iadapters -Iexamples/nginx \
+    -isystem $(nginx_made) $(addprefix -isystem $(nginx_src)/src/,core event event/modules os/unix http http/modules http/v2)
+
+$(nginx_made)/Makefile: $(nginx_src)/configure examples/nginx/config tests/nginx/config
+	@mkdir -p $(@D)
+	cd $(nginx_src) && bash -c '. ./conf_flags && ./configure "$${NGX_CONF_FLAGS[@]}" --with-cc="$(CC)" \
+		--with-cc-opt="-fPIC -I$(abspath $(LINED)) $(HIREDIS_CFLAGS)" --builddir=$(abspath $(@D)) \
+		--add-dynamic-module=$(CURDIR)/examples/nginx --add-dynamic-module=$(CURDIR)/tests/nginx' >$(abspath $(@D)).log || \
+		{ tail -n 20 $(@D).log; rm -f $@; exit 1; }
+
+$(nginx_made)/ngx_http_rlock_module.so: $(nginx_made)/Makefile $(wildcard examples/nginx/*.[ch] tests/nginx/*.c adapters/*.h) $(LINED)/rlock.h | $(lined)
+	for file in examples/nginx/*.c tests/nginx/*.c; do $(nginx_strict) $$file || exit 1; done
+	rm -f $(@D)/*.so $(@D)/addon/nginx/*.o
+	$(MAKE) --no-print-directory -s -C $(nginx_src) -f $(abspath $<) modules
 
 $(out)/examples/%: examples/%.cc Makefile | $(lined)
 	@mkdir -p $(@D)
