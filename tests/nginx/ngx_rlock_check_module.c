@@ -2,7 +2,7 @@
  *
  * With $NGX_RLOCK_CHECK (which the configuration has to keep: env NGX_RLOCK_CHECK) the first worker
  * runs the checks on its own loop when it begins, writes what they say into that file, and a last
- * line. */
+ * line. With accept_mutex that worker has the mutex, and so what is ready is posted. */
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include <ngx_event.h>
@@ -38,7 +38,11 @@ static ngx_int_t ngx_rlock_check_init_process(ngx_cycle_t *cycle) {
     ngx_event_t over;
     FILE *out;
 
-    if (path == NULL || ngx_process != NGX_PROCESS_WORKER || ngx_worker != 0) {
+    if (path == NULL || ngx_process != NGX_PROCESS_WORKER) {
+        return NGX_OK;
+    }
+    if (ngx_worker != 0) {
+        ngx_accept_disabled = NGX_MAX_INT32_VALUE; /* it does not take the accept_mutex */
         return NGX_OK;
     }
     out = fopen(path, "w");
