@@ -545,6 +545,8 @@ def ends_without_a_server(number):
     """Long before the lease does. What was written before the end is read when the server goes on."""
     with Redis() as redis, Nginx(redis) as nginx:
         leader(nginx)
+        assert nginx.get("/now?key=b").status == 200
+        until("a release, for which the server has got its script", PATIENCE_S, lambda: not redis.redis.exists("b"))
         client = nginx.hold("a", "/long")
         redis.signal(signal.SIGSTOP)
         nginx.process.send_signal(number)

@@ -185,8 +185,8 @@ static void ngx_http_rlock_left(rlock_client *client, int status, void *user) {
     ngx_http_rlock_main_conf_t *rmcf = user;
 
     if (status != RLOCK_OK) {
-        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0, "rlock_client_shutdown() failed: %s",
-                      rlock_strerror(status));
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "rlock: the server did not confirm each release, leases may have to end");
     }
     rmcf->leaving = NULL;
     rlock_client_free(client);
