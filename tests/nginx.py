@@ -25,15 +25,14 @@ import time
 from fixture import TESTS, Redis, Tap, children, dies_with_parent, ends_when_told, now, send, state, test, until
 
 MODULE = os.path.abspath(sys.argv[1])
-BUILD = os.path.dirname(os.path.dirname(os.path.dirname(MODULE)))
+UNPACKED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build/nginx/usr/sbin/nginx")
 WORKERS, LEASE_S = 4, 2
 PATIENCE_S = 40  # an end for what does not come; nothing is expected to take so long
 THINKS_S = 0.002  # between reading the counter and writing it
 
 
 def nginx_program():
-    unpacked = os.path.join(BUILD, "nginx/usr/sbin/nginx")
-    return os.environ.get("RLOCK_NGINX") or (unpacked if os.path.exists(unpacked) else "/usr/sbin/nginx")
+    return os.environ.get("RLOCK_NGINX") or (UNPACKED if os.path.exists(UNPACKED) else "/usr/sbin/nginx")
 
 
 class Upstream(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
