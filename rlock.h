@@ -11882,6 +11882,7 @@ static rlock *rlock__handle_of(const rlock__claim *claim) {
 
 /* NULL: a mutex with one key. */
 static const rlock_terms *rlock__terms_of(const rlock *lock) {
+    RLOCK_ASSERT(!lock->gate->kind || lock->more);
     return RLOCK__HAS_KINDS && lock->gate->kind ? &lock->more->terms : NULL;
 }
 
@@ -11894,6 +11895,8 @@ static rlock__state rlock__state_of(const rlock *lock) {
                                        RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
                                        RLOCK__RELEASING_STATE};
     RLOCK_ASSERT(lock->ready.event < sizeof by_event);
+    RLOCK_ASSERT(!lock->claim || lock->claim->lock == lock);
+    RLOCK_ASSERT(!lock->claim || lock->claim->phase < RLOCK__PHASES);
     return (rlock__state)(lock->ready.event || !lock->claim ? by_event[lock->ready.event]
                                                             : by_phase[lock->claim->phase]);
 }
@@ -11909,6 +11912,7 @@ static rlock__op *rlock__renewal(const rlock *lock) {
     while (op && !op->waits) {
         op = op->next;
     }
+    RLOCK_ASSERT(!op || (op->ready.event && !op->follows));
     return op;
 }
 
@@ -11918,6 +11922,7 @@ static rlock__op *rlock__following(const rlock *lock) {
     while (op && !op->follows) {
         op = op->next;
     }
+    RLOCK_ASSERT(!op || (op->ready.event == RLOCK_ACQUIRED && !op->waits));
     return op;
 }
 
@@ -11934,6 +11939,7 @@ static rlock__op *rlock__op_of(const rlock *lock, int kind) {
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
     RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(client->drift_permille > 0 && client->drift_permille <= 500);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
@@ -11947,14 +11953,18 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
 static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer *answer) {
+    RLOCK_ASSERT(request->lease_ms >= 0 && request->lease_ms <= RLOCK_LEASE_MAX_MS);
     return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, request->lease_ms)
                                 : request->lease_ms;
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && rlock__handle_of(claim));
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
+    RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
 }
 
 /* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
@@ -11973,6 +11983,7 @@ static const char *rlock__unsent_text(const rlock_client *client) {
 static void rlock__set_text(const rlock_client *client, char **text, const char *words) {
     char line[RLOCK__LINE];
     size_t len = rlock__line_foreign(client->secrets, line, 0, "", words);
+    RLOCK_ASSERT(len < RLOCK__LINE);
     rlock__dealloc(*text);
     *text = rlock__copy(words ? line : NULL, len);
 }
@@ -11989,6 +12000,7 @@ static void rlock__lock_text(rlock *lock, const char *words) {
 
 /* Keeps the words of a renewal that failed, for the event of the loss. */
 static void rlock__hold_fault(rlock__claim *held, const char *words) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
     if (words && !held->lock->ready.event) { /* else its grant was not told yet */
         rlock__lock_text(held->lock, words);
         held->faulted = false; /* that was before */
@@ -12012,6 +12024,7 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* Returns the item of the i-th key, or NULL: there is none. */
 static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+    RLOCK_ASSERT(!gate->kind || gate->kind->count);
     if (i == 0) {
         return &gate->item;
     }
@@ -12023,6 +12036,8 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    RLOCK_ASSERT(phase == RLOCK__HOLDING || phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!claim || (claim->lock->gate == gate && claim->phase != RLOCK__ATTEMPTING));
     while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
         at = at->next;
     }
@@ -12036,6 +12051,7 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
     return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
 }
 
@@ -12043,12 +12059,15 @@ static rlock__claim *rlock__waiter(const rlock__gate *gate) {
 static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
     rlock_link *next = claim->link.next;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(claim->lock->gate->waiters);
     return next == &claim->lock->gate->waiters->list ? NULL : RLOCK__OF(next, rlock__claim, link);
 }
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->item.key_len);
+    RLOCK_ASSERT(gate->item.key_len <= RLOCK_KEY_MAX);
+    RLOCK_ASSERT(!terms == !gate->kind);
     request->key = gate->item.key;
     request->key_len = gate->item.key_len;
     request->terms = terms;
@@ -12056,6 +12075,7 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 
 /* Begins a shutdown, or the end of a drain. */
 static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
+    RLOCK_ASSERT(client->life <= RLOCK__DRAINING);
     client->life = RLOCK__ENDING;
     rlock_timer_set(
         client, &client->shutdown_timer,
@@ -12067,12 +12087,14 @@ static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
     bool busy = held || client->phases[RLOCK__RELEASING] || !rlock__list_empty(&client->questions);
+    RLOCK_ASSERT(status <= RLOCK_OK);
     if (client->life == RLOCK__DRAINING && !held) {
         rlock__shutdown_begin(client, 0);
     }
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;
+        RLOCK_ASSERT(rlock__list_empty(&client->shutdown_ready.link));
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
@@ -12105,6 +12127,8 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
+    RLOCK_ASSERT(claim->phase != RLOCK__RELEASING && claim->phase != (unsigned)phase);
+    RLOCK_ASSERT(!claim->in_flight);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (unsigned)phase & 15u;
@@ -12118,6 +12142,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
 /* Shows other threads until when the handle holds, by a clock that did not step; 0 = it does not.
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
+    RLOCK_ASSERT(until_us >= 0);
     if (lock->more && lock->more->deadline) {
         const rlock_client *client = lock->gate->client;
         rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
@@ -12136,6 +12161,8 @@ static void rlock__claim_orphan(rlock__claim *claim) {
 RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status,
                                               rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
+    RLOCK_ASSERT(status <= RLOCK_OK);
+    RLOCK_ASSERT((kind == RLOCK_ACQUIRED && status == RLOCK_OK) == (lock->claim != NULL));
     lock->ready.event = (uint8_t)kind;
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
@@ -12147,6 +12174,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
 static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
                               rlock_reason reason) {
     rlock *lock = rlock__handle_of(claim);
+    RLOCK_ASSERT(kind != RLOCK_ACQUIRED || status != RLOCK_OK);
     if (lock) {
         lock->lost_fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_orphan(claim);
@@ -12167,6 +12195,8 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
+    RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(due_us >= 0);
     if (!flight) {
         return NULL;
     }
@@ -12182,6 +12212,9 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(!claim->in_flight && client->life != RLOCK__CLOSED);
+    RLOCK_ASSERT(request->token == claim->token && request->token <= client->tokens);
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE || claim->may_exist);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -12216,6 +12249,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         waiters->attempting = NULL;
     }
     if (flight) {
+        RLOCK_ASSERT(flight->claim == claim);
         bool maybe = client->store->forget(client->store_state, &flight->request);
         RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
@@ -12234,6 +12268,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     rlock_client *client = op->lock->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
+    RLOCK_ASSERT(op->ready.event && !op->follows);
+    RLOCK_ASSERT(status <= RLOCK_OK);
     op->waits = false;
     op->ready.status = (int8_t)status;
     rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);
@@ -12265,6 +12301,7 @@ static rlock__times *rlock__times_of(const rlock *lock) {
 }
 
 static void rlock__report_send(const rlock_client *client, rlock_report *report) {
+    RLOCK_ASSERT(client->on_event);
     report->now_us = client->now_us;
     report->client_id = client->id;
     client->on_event(client->event_user, report);
@@ -12276,6 +12313,7 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
     int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
+    RLOCK_ASSERT(report->kind >= RLOCK_REPORT_ASKED && report->kind < RLOCK_REPORT_CLEANED);
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
         times->since_us = now_us;
@@ -12344,6 +12382,7 @@ static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
 /* A hold is handed on to that waiter. */
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->lock->gate->client;
+    RLOCK_ASSERT(held->lock != next->lock && held->phase == RLOCK__HOLDING);
     if (rlock__reports(client)) {
         rlock__times_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
@@ -12352,6 +12391,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
+    RLOCK_ASSERT(due_us >= 0 && rlock__handle_of(claim));
     if (rlock__reports(claim->lock->gate->client)) {
         rlock__times *times = rlock__times_of(claim->lock);
         times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;
@@ -12436,6 +12476,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
     }
     if (client->ring && tick > now) {
         tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+        RLOCK_ASSERT(tick > client->ring_tick);
         rlock__list_append(rlock__slot(client, tick), &claim->due);
         due_us = tick * RLOCK__TICK_US;
     } else {
@@ -12455,6 +12496,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
 static void rlock__due_take(rlock_client *client, rlock_link *list) {
     int64_t now = rlock__tick(client->now_us), tick = client->ring_tick;
     rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
+    RLOCK_ASSERT(!client->ring || client->ring_tick <= now);
     while (first && rlock__claim_due_us(first) <= client->now_us) {
         rlock__list_remove(&first->due);
         rlock__list_append(list, &first->due);
@@ -12473,6 +12515,7 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
 static bool rlock__claim_is_due(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t now = rlock__tick(client->now_us);
+    RLOCK_ASSERT(rlock__list_empty(&claim->due));
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
     }
@@ -12493,6 +12536,7 @@ static void rlock__due_wait(rlock_client *client) {
     if (client->ring && tick <= last) {
         due_us = rlock__min(due_us, tick * RLOCK__TICK_US);
     }
+    RLOCK_ASSERT(due_us >= 0);
     rlock_timer_set(client, &client->due_timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 
@@ -12575,6 +12619,7 @@ static uint64_t rlock__owner_of(const rlock__claim *claim) {
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
+    RLOCK_ASSERT(reader->lock->gate == writer->lock->gate);
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            rlock__owner_of(reader) && rlock__owner_of(reader) == rlock__owner_of(writer);
 }
@@ -12582,6 +12627,7 @@ static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock__claim *holds = rlock__holder(reader->lock->gate);
+    RLOCK_ASSERT(reader->phase == RLOCK__ATTEMPTING);
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
            !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
@@ -12599,6 +12645,8 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(gate->waiters &&
+                 (!gate->waiters->attempting || gate->waiters->attempting == claim));
     flags |= claim->may_exist ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
@@ -12631,6 +12679,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__waiters *waiters = gate->waiters;
     RLOCK_ASSERT(pause_us >= 0);
+    RLOCK_ASSERT(gate->references);
     if (!waiters) {
         return;
     }
@@ -12657,6 +12706,8 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const rlock__item *item;
     uint32_t i;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
+    RLOCK_ASSERT(!gate->tracked || client->tracked);
     if (on && !gate->tracked) {
         client->tracked++;
     } else if (!on && gate->tracked) {
@@ -12684,6 +12735,8 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(rlock__waiter(gate));
+    RLOCK_ASSERT(!waiters->attempting && waiters->polls <= 4);
+    RLOCK_ASSERT(client->poll_ms > 0);
     waiters->yields = false;
     if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
@@ -12703,6 +12756,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
+    RLOCK_ASSERT(gate->waiters && rlock__handle_of(claim));
     if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -12724,6 +12778,7 @@ static uint32_t rlock__want_count(const rlock__want *want) {
 static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *len) {
     const rlock_options *options = want->options;
     const char *key = i ? options->keys[i] : want->key;
+    RLOCK_ASSERT(i < rlock__want_count(want));
     *len = i ? (options->key_lens ? options->key_lens[i] : strlen(key)) : want->len;
     return key;
 }
@@ -12756,6 +12811,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     rlock__kind *kind = (rlock__kind *)rlock__alloc(
         sizeof *kind + (count - 1) * sizeof *kind->items + count * sizeof *kind->lens);
     RLOCK_ASSERT(count >= 1);
+    RLOCK_ASSERT(!want->plain && count <= RLOCK_KEYS_MAX);
     gate->kind = kind;
     if (kind) {
         kind->letter = rlock__letter_of(want->terms.kind);
@@ -12770,6 +12826,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
 /* Makes a gate with room for so many bytes of keys. */
 static rlock__gate *rlock__gate_make(rlock_client *client, const rlock__want *want, size_t bytes) {
     rlock__gate *gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    RLOCK_ASSERT(bytes >= 2);
     if (!gate) {
         return NULL;
     }
@@ -12812,6 +12869,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         rlock__map_add(&client->gates, rlock__gate_key(gate, i), gate, at, len);
         at += len + 1;
     }
+    RLOCK_ASSERT(at == (char *)(gate + 1) + bytes);
     return gate;
 }
 
@@ -12819,6 +12877,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     rlock__item *item = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE);
     while (RLOCK__HAS_KINDS && item && !rlock__gate_is(rlock__gate_at(item), want)) {
         item = rlock__map_same(item);
     }
@@ -12834,6 +12893,7 @@ static void rlock__gate_remove(rlock__gate *gate, rlock__item *item) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, item);
     if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, item->key, item->key_len)) {
+        RLOCK_ASSERT(client->mixed);
         client->mixed--;
     }
 }
@@ -12862,6 +12922,7 @@ static void rlock__lock_unref(rlock *lock) {
     RLOCK_ASSERT(lock->references);
     if (--lock->references == 0) {
         RLOCK_ASSERT(!lock->claim && !lock->ops);
+        RLOCK_ASSERT(rlock__list_empty(&lock->ready.link));
         rlock__lock_text(lock, NULL);
         rlock__gate_unref(lock->gate);
         rlock__dealloc(lock->more);
@@ -12872,6 +12933,7 @@ static void rlock__lock_unref(rlock *lock) {
 /* Gives a new claim, or one that is handed over, to a handle. */
 static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
     RLOCK_ASSERT(!lock->claim);
+    RLOCK_ASSERT(!lock->ready.event && lock->references);
     claim->lock = lock;
     lock->claim = claim;
     lock->references++;
@@ -12888,6 +12950,7 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
     rlock__waiters *waiters = gate->waiters;
+    RLOCK_ASSERT(!rlock__queued(gate));
     if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
@@ -12905,6 +12968,7 @@ static bool rlock__contend_join(rlock__claim *claim) {
     const rlock_client *client = gate->client;
     const rlock__claim *held = rlock__holder(gate);
     bool first = rlock__waiter(gate) == claim;
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !rlock__queued(gate));
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
@@ -12921,6 +12985,7 @@ static bool rlock__contend_join(rlock__claim *claim) {
 static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     bool watched = gate->tracked || answer->watched;
+    RLOCK_ASSERT(!gate->waiters->attempting && !claim->lock->once);
     rlock__gate_track(gate);
     if ((!watched && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
@@ -12933,6 +12998,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
+    RLOCK_ASSERT(gate->waiters);
     while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         if (claim->yields && claim->in_flight) {
             return true;
@@ -12944,6 +13010,7 @@ static bool rlock__contend_yields(const rlock__gate *gate) {
 /* An attempt in flight may have been answered before the change. */
 static void rlock__contend_wake(rlock__gate *gate, int hint) {
     (void)hint;
+    RLOCK_ASSERT(hint >= RLOCK__HINT_OURS && hint <= RLOCK__HINT_MISSED);
     if (!gate->waiters) {
         return;
     }
@@ -12968,6 +13035,7 @@ static void rlock__contend_granted(rlock__claim *claim, const rlock_request *req
                                    const rlock_answer *answer) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t fences = request->fences;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && client->handovers >= 0);
     if (answer->fences) {
         fences = rlock__min(fences, answer->fences);
     }
@@ -12984,6 +13052,7 @@ static const rlock__mode rlock__contending = {
  * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
 
 static bool rlock__queue_join(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && rlock__queued(claim->lock->gate));
     if (!claim->in_flight) {
         rlock__claim_attempt(claim, false);
     }
@@ -12992,6 +13061,7 @@ static bool rlock__queue_join(rlock__claim *claim) {
 
 /* The waiter stands in the queue now. */
 static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer) {
+    RLOCK_ASSERT(!claim->in_flight && !claim->lock->once);
     claim->may_exist = true;
     if (claim->retry) {
         rlock__claim_attempt(claim, true); /* notified meanwhile */
@@ -13006,8 +13076,10 @@ static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer
 static void rlock__queue_attempt(rlock__gate *gate) {
     uint32_t least = UINT32_MAX; /* of those before it; only permits have a weight */
     rlock__claim *claim = rlock__waiter(gate);
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
+        RLOCK_ASSERT(weight);
         if (!claim->in_flight && (claim->retry || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
@@ -13023,6 +13095,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
  * each waiter makes an attempt, after the answer to one in flight, which may be stale. */
 static void rlock__queue_again(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; claim; claim = rlock__waiter_next(claim)) {
         claim->retry = true;
     }
@@ -13031,6 +13104,7 @@ static void rlock__queue_again(rlock__gate *gate) {
 
 /* A change that was pushed may be any waiter that comes or goes: it means nothing. */
 static void rlock__queue_wake(rlock__gate *gate, int hint) {
+    RLOCK_ASSERT(hint >= RLOCK__HINT_OURS && hint <= RLOCK__HINT_MISSED);
     if (!gate->waiters) {
         return;
     }
@@ -13079,6 +13153,7 @@ static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
 
 static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate *gate = RLOCK__OF(timer, rlock__waiters, timer)->gate;
+    RLOCK_ASSERT(gate->waiters && &gate->waiters->timer == timer);
     rlock__mode_of(gate)->attempt(gate);
 }
 
@@ -13132,6 +13207,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock_client *client = gate->client;
     RLOCK_ASSERT(!claim->in_flight || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
+    RLOCK_ASSERT(lock->references && gate->references);
     gate->references++;
     if (rlock__handle_of(claim)) {
         rlock__claim_orphan(claim);
@@ -13157,11 +13233,13 @@ static int64_t rlock__position_ms(const rlock_client *client) {
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
     bool named = first && held->ours && !first->in_flight && first->may_exist;
+    RLOCK_ASSERT(held->phase == RLOCK__RELEASING);
     return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
 static void rlock__releasing_arm(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(claim->may_exist);
     if (!rlock__handle_of(claim)) {
         claim->until_us = RLOCK__NEVER; /* nobody waits for it */
     }
@@ -13184,6 +13262,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
 static void rlock__following_over(rlock *lock) {
     const rlock_client *client = lock->gate->client;
     int status = lock->ready.status;
+    RLOCK_ASSERT(lock->claim && lock->claim->phase == RLOCK__RELEASING);
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
@@ -13193,12 +13272,15 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__releasing_late(const rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->over_us >= 0);
     return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
 static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
     const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!claim->joined || rlock__queued(claim->lock->gate));
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
            client->now_us < claim->over_us + rlock__position_ms(client) * 1000;
@@ -13209,6 +13291,7 @@ static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->may_exist);
+    RLOCK_ASSERT(!claim->in_flight && lease_ms >= RLOCK_LEASE_MIN_MS);
     if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
@@ -13220,6 +13303,7 @@ static void rlock__releasing_again(rlock__claim *claim) {
 static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
     rlock_request *request =
         rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
+    RLOCK_ASSERT(claim->may_exist && next != claim->token);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
@@ -13237,6 +13321,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(!held || claim->may_exist);
+    RLOCK_ASSERT(held || !rlock__handle_of(claim));
     rlock__claim_recall(claim);
     if (!held && !claim->may_exist) {
         rlock__claim_gone(claim);
@@ -13270,6 +13356,7 @@ static void rlock__releasing_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!lock || !lock->ready.event);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
         rlock__following_over(lock);
     }
@@ -13323,6 +13410,8 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->may_exist);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
+    RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -13359,6 +13448,8 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
+    RLOCK_ASSERT(status != RLOCK__RETRY);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->lock->ready.event == RLOCK_ACQUIRED);
     gate->references++;
     if (rlock__handle_of(claim) &&
         status != claim->lock->ready.status) { /* the words were of another end */
@@ -13375,6 +13466,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 
 /* An acquire began, or the connection is back. */
 static void rlock__acquire_join(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     }
@@ -13384,6 +13476,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
     if (!claim) {
         return NULL;
@@ -13407,6 +13500,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
     int32_t watchdog_ms = own_ms ? own_ms : lock->gate->client->watchdog_lease_ms;
+    RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(watchdog_ms >= RLOCK_LEASE_MIN_MS);
     return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
@@ -13425,6 +13520,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     rlock__waiters *waiters;
     RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
+    RLOCK_ASSERT(done && (!once || until_us != RLOCK__NEVER));
     if (claim && !rlock__gate_opens(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
@@ -13481,6 +13577,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     claim->until_us = lock->wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
+    RLOCK_ASSERT(gate->waiters && !claim->in_flight);
     rlock__mode_of(gate)->attempt(gate);
 }
 
@@ -13488,6 +13585,8 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(gate->waiters && !claim->in_flight);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (answer->settled) {
         claim->may_exist = false;
     }
@@ -13515,6 +13614,7 @@ static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
         rlock__acquire_end(spent, RLOCK_ERR_NOMEM);
         return NULL;
     }
+    RLOCK_ASSERT(claim->token != spent->token && lock->claim == claim);
     claim->until_us = spent->until_us;
     rlock__claim_arm(claim);
     rlock__list_append(&spent->link, &claim->link);
@@ -13526,6 +13626,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(!claim->in_flight && rlock__handle_of(claim));
     if (rlock__may_exist(answer) || answer->spent) {
         claim->may_exist = true;
     }
@@ -13550,6 +13651,8 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(claim->until_us <= client->now_us && claim->next_us == RLOCK__NEVER);
+    RLOCK_ASSERT(lock->gate->waiters && rlock__handle_of(claim));
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->may_exist && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -13583,6 +13686,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(reason != RLOCK_REASON_NONE);
+    RLOCK_ASSERT(reason != RLOCK_REASON_EXPIRED || claim->until_us <= gate->client->now_us);
     if (lock->ready.event) {
         rlock__acquire_again(claim, may_exist); /* nobody was told of it yet */
         return;
@@ -13621,6 +13726,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS && rlock__handle_of(claim));
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
@@ -13634,6 +13740,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
 RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && due_us > 0);
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
@@ -13649,6 +13756,8 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->may_exist);
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(!renewal || (renewal->lease_ms && !renewal->sent));
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
     if (claim->cut) {
         lease_ms = rlock__min(lease_ms, claim->longest_ms);
@@ -13670,6 +13779,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (claim->in_flight) {
         claim->retry = true;
     } else {
@@ -13688,12 +13798,14 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->registered);
     claim->check_us = rlock__shared(claim)
                           ? RLOCK__NEVER
                           : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
@@ -13722,6 +13834,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
@@ -13747,10 +13860,13 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(!claim->in_flight && claim->may_exist);
+    RLOCK_ASSERT(claim->until_us > client->now_us && lease_ms <= request->lease_ms);
     if (!request->lease_ms) {
         return;
     }
     until_us = rlock__deadline(claim, request->sent_us, lease_ms);
+    RLOCK_ASSERT(until_us <= request->sent_us + lease_ms * 1000);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
@@ -13786,6 +13902,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
  * connection brings about is logged as that of the connection. */
 static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
     rlock_client *client = lock->gate->client;
+    RLOCK_ASSERT(answer->outcome == RLOCK_OUTCOME_FAULT && lock->claim);
     if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
         lock->more->refused = true;
         if (!client->refused) {
@@ -13802,6 +13919,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && !claim->in_flight);
     rlock__hold_fault(claim, answer->text);
     claim->cut =
         claim->cut || (request->lease_ms && !answer->undone && answer->fault != RLOCK_FAULT_DOWN);
@@ -13826,6 +13944,8 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && !claim->in_flight);
+    RLOCK_ASSERT(claim->may_exist);
     if (claim->until_us <= claim->lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
@@ -13857,6 +13977,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
 static void rlock__claims_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
     rlock_link due;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     rlock__list_init(&due);
     rlock__due_take(client, &due);
     while (!rlock__list_empty(&due)) {
@@ -13880,6 +14001,7 @@ static void rlock__claims_fire(rlock_timer *timer) {
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
+    RLOCK_ASSERT(lock->claim);
     if (lock->more) {
         lock->more->refused = false;
         lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
@@ -13892,6 +14014,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(waiters && !claim->in_flight);
+    RLOCK_ASSERT(rlock__handle_of(claim) && !claim->lock->ready.event);
     claim->granted_us = (uint32_t)request->sent_us;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
@@ -13926,6 +14050,9 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
+    RLOCK_ASSERT(rlock__queued(claim->lock->gate) ||
+                 claim->lock->gate->waiters->attempting == claim);
     claim->lock->gate->waiters->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
@@ -13958,6 +14085,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
     const rlock_client *client = held->lock->gate->client;
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && next->phase == RLOCK__ATTEMPTING);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
            held->until_us + lease_ms * 1000 / 16 >= wanted_us;
 }
@@ -13989,9 +14117,12 @@ static bool rlock__hand_over(rlock__claim *held) {
     int64_t since_us = rlock__since(held);
     rlock *to;
     RLOCK_ASSERT(rlock__handle_of(held));
+    RLOCK_ASSERT(held->until_us > client->now_us);
     if (!next) {
         return false;
     }
+    RLOCK_ASSERT(held->handovers && !held->in_flight);
+    RLOCK_ASSERT(!rlock__queued(held->lock->gate));
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->may_exist);
     RLOCK_ASSERT(to != held->lock);
@@ -14025,7 +14156,9 @@ static bool rlock__hand_over(rlock__claim *held) {
 static void rlock__op_free(rlock *lock, rlock__op *op) {
     rlock_client *client = lock->gate->client;
     rlock__op **at = &lock->ops;
+    RLOCK_ASSERT(op->lock == lock);
     while (*at != op) {
+        RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
     *at = op->next;
@@ -14059,6 +14192,7 @@ static int64_t rlock__read_clock(const rlock *lock) {
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us;
     RLOCK_ASSERT(lock->claim);
+    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING);
     left_us = lock->claim->until_us - now_us;
     return left_us > 0 ? left_us / 1000 : 0;
 }
@@ -14073,6 +14207,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     char *text = op->text;
     rlock_event event;
     RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(op->ready.event && !op->waits && !op->follows);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)op->ready.event;
     event.status = op->ready.status;
@@ -14105,6 +14240,7 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    RLOCK_ASSERT(kind >= RLOCK_ACQUIRED && kind <= RLOCK_RELEASED);
     if (!op) {
         return NULL;
     }
@@ -14115,6 +14251,7 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
         op->next = lock->ops;
         lock->ops = op;
     }
+    RLOCK_ASSERT(!op->ready.event && !op->waits && !op->follows);
     op->ready.event = (uint8_t)kind;
     op->done = done;
     op->user = user;
@@ -14135,6 +14272,7 @@ static void rlock__lock_idle(rlock *lock) {
 static bool rlock__lock_follow(rlock *lock) {
     rlock__op *op = rlock__following(lock);
     int status = RLOCK_ERR_CLOSED;
+    RLOCK_ASSERT(!lock->claim && !lock->ready.event);
     if (!op) {
         return true;
     }
@@ -14159,6 +14297,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock_event event;
     RLOCK_ASSERT(lock->ready.event);
     RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)lock->ready.event;
     event.status = lock->ready.status;
@@ -14220,6 +14359,7 @@ typedef struct rlock__question {
 } rlock__question;
 
 static void rlock__question_free(rlock__question *question) {
+    RLOCK_ASSERT(!question->out || question->gate->client->life == RLOCK__CLOSED);
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
     rlock_timer_drop(question->gate->client, &question->timer);
@@ -14234,6 +14374,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
+    RLOCK_ASSERT(client->depth && !question->out);
     *words = question->words;
     question->words = NULL;
     rlock__question_free(question);
@@ -14249,6 +14390,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
+    RLOCK_ASSERT(!info == (status != RLOCK_OK));
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -14280,6 +14422,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
     const rlock__gate *gate = question->gate;
     RLOCK_ASSERT(question->request.op >= RLOCK_OP_INSPECT);
+    RLOCK_ASSERT(!question->out);
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
@@ -14344,6 +14487,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE && gate->references);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
         rlock__dealloc(question);
         return RLOCK_ERR_NOMEM;
@@ -14382,12 +14526,14 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
+        RLOCK_ASSERT(question->out);
         question->out = false;
         rlock__question_answered(question, answer);
         return;
     }
     claim = flight->claim;
     RLOCK_ASSERT(claim->in_flight == flight);
+    RLOCK_ASSERT(claim->lock->gate->client == owner && claim->token == request->token);
     claim->in_flight = NULL;
     claim->note = request->store.note;
     if (claim->phase == RLOCK__ATTEMPTING) {
@@ -14451,6 +14597,7 @@ static void rlock__store_up(void *owner, const rlock_part *part) {
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
     rlock__claim *other = NULL, *claim, *next;
+    RLOCK_ASSERT(gate->client->life != RLOCK__CLOSED);
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
         rlock__op *renewal = rlock__renewal(other->lock);
@@ -14538,12 +14685,14 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->pushing = part && !client->store->pushes ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -14580,6 +14729,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
 
 static void rlock__store_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_notified, &token);
 }
@@ -14649,6 +14799,7 @@ static bool rlock__client_identify(rlock_client *client) {
         out += 2;
     }
     *out = 0;
+    RLOCK_ASSERT(out == client->id + sizeof client->id - 1);
     client->random |= 1;
     return true;
 }
@@ -14693,6 +14844,9 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
     client->handovers = config->handovers < 0 ? 0 : config->handovers;
+    RLOCK_ASSERT(client->watchdog_lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(client->watchdog_lease_ms <= client->lease_most_ms);
+    RLOCK_ASSERT(client->command_timeout_ms > 0 && client->poll_ms > 0);
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
@@ -14740,6 +14894,7 @@ static void rlock__pools_trim(rlock_client *client) {
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
+    RLOCK_ASSERT(gate->client->life == RLOCK__CLOSED && !gate->waiters);
     gate->references++;
     while (!rlock__list_empty(&gate->claims)) {
         rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
@@ -14757,11 +14912,13 @@ static void rlock__questions_free(rlock_client *client) {
  * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
     uint32_t timers;
+    RLOCK_ASSERT(client->depth && client->life != RLOCK__CLOSED);
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
     if (rlock__forked(client)) { /* nothing of the parent's is closed */
         return false;
     }
+    RLOCK_ASSERT(!client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING]);
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
         return false;
@@ -14776,6 +14933,7 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     }
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
+    RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
     rlock__questions_free(client);
     rlock__pools_trim(client);
     rlock__made_free(client->made);
@@ -14826,6 +14984,7 @@ static rlock__claim *rlock__ending_hold(const rlock__gate *gate, bool drains) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL, *held = NULL;
     const bool *drains = (const bool *)with;
+    RLOCK_ASSERT(gate->client->life != RLOCK__LIVE && gate->client->life != RLOCK__CLOSED);
     gate->references++;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
@@ -14846,6 +15005,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
 static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
+    RLOCK_ASSERT(gate->client->life >= RLOCK__ENDING);
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         leaves->until_us = gate->client->now_us;
         rlock__releasing_fire(leaves);
@@ -14855,6 +15015,7 @@ static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
 static void rlock__shutdown_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, shutdown_timer);
     const bool drains = false;
+    RLOCK_ASSERT(client->life != RLOCK__LIVE && client->life != RLOCK__CLOSED);
     if (client->life == RLOCK__DRAINING) {
         rlock__shutdown_begin(client, 0);
         rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
@@ -14871,6 +15032,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
     rlock_client_callback *done = client->shutdown_done;
     (void)words;
+    RLOCK_ASSERT(client->depth && client->life == RLOCK__ENDED);
     if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
         rlock__ready_add(client, ready); /* it comes last */
         done = NULL;
@@ -14891,6 +15053,7 @@ static void rlock__drain_deliver(rlock__ready *ready, char **words) {
     rlock_client_callback *done = client->drain_done;
     void *user = client->drain_user;
     (void)words;
+    RLOCK_ASSERT(client->depth && client->life >= RLOCK__ENDING);
     rlock__leave(client);
     if (done) {
         done(client, RLOCK_ERR_CANCELED, user);
@@ -15071,6 +15234,7 @@ static const struct {
 static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
     size_t len, other_len;
     uint32_t i, j;
+    RLOCK_ASSERT(count && count <= RLOCK_KEYS_MAX);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
         for (j = 0; j < i; j++) {
@@ -15226,6 +15390,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
 static int rlock__call(const rlock *lock, int call) {
+    RLOCK_ASSERT(call >= RLOCK__CALL_ACQUIRE && call <= RLOCK__CALL_CANCEL);
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
@@ -15241,6 +15406,7 @@ static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
     rlock_client *client = lock->gate->client;
     size_t times = rlock__reports(client) ? sizeof(rlock__times) : 0;
+    RLOCK_ASSERT(!lock->more && lock->gate->references);
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
         !times) {
         return true;
@@ -15302,6 +15468,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__IDLE_STATE);
     *out = lock;
     return RLOCK_OK;
 }
@@ -15324,7 +15491,9 @@ void rlock_free(rlock *lock) {
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
+    RLOCK_ASSERT(!lock->claim && !lock->ops);
     rlock__lock_unref(lock);
+    RLOCK_ASSERT(client->handles);
     client->handles--;
     rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
@@ -15342,6 +15511,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
+    RLOCK_ASSERT(lock->reentrant);
     if (longer && rlock__renewal(lock)) {
         return RLOCK_ERR_STATE;
     }
@@ -15370,6 +15540,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
 static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
                                  rlock_callback *done, void *user) {
     rlock__op *op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    RLOCK_ASSERT(!rlock__following(lock) && rlock__state_of(lock) == RLOCK__RELEASING_STATE);
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
@@ -15385,6 +15556,7 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
 
 /* Returns when the wait of an acquire ends that is accepted now. */
 static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
+    RLOCK_ASSERT(wait_ms >= RLOCK_FOREVER);
     return wait_ms == RLOCK_FOREVER
                ? RLOCK__NEVER
                : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
@@ -15439,6 +15611,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (status != RLOCK_OK || rlock__renewing(lock)) {
         return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
     }
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
     if (!op) {
         return RLOCK_ERR_NOMEM;
@@ -15474,6 +15647,7 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         return;
     }
     RLOCK_ASSERT(claim && rlock__handle_of(claim) == lock);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->until_us > lock->gate->client->now_us);
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
@@ -15516,6 +15690,7 @@ int rlock_cancel(rlock *lock) {
     } else if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
+        RLOCK_ASSERT(lock->ready.event == RLOCK_ACQUIRED);
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
         rlock__lock_text(lock, NULL);
     }
@@ -15662,4 +15837,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 5f77a8dc788210f1 */
+/* tools/join makes this file of src/: edit that. Digest of all above: c7bd50edb5da6193 */

@@ -84,6 +84,7 @@ static bool rlock__client_identify(rlock_client *client) {
         out += 2;
     }
     *out = 0;
+    RLOCK_ASSERT(out == client->id + sizeof client->id - 1);
     client->random |= 1;
     return true;
 }
@@ -128,6 +129,9 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
     client->poll_ms = (int32_t)config->poll_ms;
     client->drift_permille = config->drift_permille;
     client->handovers = config->handovers < 0 ? 0 : config->handovers;
+    RLOCK_ASSERT(client->watchdog_lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(client->watchdog_lease_ms <= client->lease_most_ms);
+    RLOCK_ASSERT(client->command_timeout_ms > 0 && client->poll_ms > 0);
     return rlock__map_init(&client->gates) && rlock__client_identify(client);
 }
 
@@ -175,6 +179,7 @@ static void rlock__pools_trim(rlock_client *client) {
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
+    RLOCK_ASSERT(gate->client->life == RLOCK__CLOSED && !gate->waiters);
     gate->references++;
     while (!rlock__list_empty(&gate->claims)) {
         rlock__claim_gone(RLOCK__OF(gate->claims.next, rlock__claim, link));
@@ -192,11 +197,13 @@ static void rlock__questions_free(rlock_client *client) {
  * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
     uint32_t timers;
+    RLOCK_ASSERT(client->depth && client->life != RLOCK__CLOSED);
     client->life = RLOCK__ENDED; /* nothing is owed to anybody any more */
     rlock__gates_each(client, NULL, rlock__gate_abandon, NULL);
     if (rlock__forked(client)) { /* nothing of the parent's is closed */
         return false;
     }
+    RLOCK_ASSERT(!client->phases[RLOCK__ATTEMPTING] && !client->phases[RLOCK__HOLDING]);
     client->store->close(client->store_state);
     if (rlock__forked(client)) { /* by the hook on_event */
         return false;
@@ -211,6 +218,7 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     }
     client->life = RLOCK__CLOSED;
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
+    RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
     rlock__questions_free(client);
     rlock__pools_trim(client);
     rlock__made_free(client->made);
@@ -261,6 +269,7 @@ static rlock__claim *rlock__ending_hold(const rlock__gate *gate, bool drains) {
 static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL, *held = NULL;
     const bool *drains = (const bool *)with;
+    RLOCK_ASSERT(gate->client->life != RLOCK__LIVE && gate->client->life != RLOCK__CLOSED);
     gate->references++;
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(leaves) && rlock__following(leaves->lock)) {
@@ -281,6 +290,7 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
 static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
     rlock__claim *leaves = NULL;
     (void)with;
+    RLOCK_ASSERT(gate->client->life >= RLOCK__ENDING);
     while ((leaves = rlock__claim_next(gate, leaves, RLOCK__RELEASING)) != NULL) {
         leaves->until_us = gate->client->now_us;
         rlock__releasing_fire(leaves);
@@ -290,6 +300,7 @@ static void rlock__gate_overdue(rlock__gate *gate, const void *with) {
 static void rlock__shutdown_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, shutdown_timer);
     const bool drains = false;
+    RLOCK_ASSERT(client->life != RLOCK__LIVE && client->life != RLOCK__CLOSED);
     if (client->life == RLOCK__DRAINING) {
         rlock__shutdown_begin(client, 0);
         rlock__gates_each(client, NULL, rlock__gate_shutdown, &drains);
@@ -306,6 +317,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     rlock_client *client = RLOCK__OF(ready, rlock_client, shutdown_ready);
     rlock_client_callback *done = client->shutdown_done;
     (void)words;
+    RLOCK_ASSERT(client->depth && client->life == RLOCK__ENDED);
     if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
         rlock__ready_add(client, ready); /* it comes last */
         done = NULL;
@@ -326,6 +338,7 @@ static void rlock__drain_deliver(rlock__ready *ready, char **words) {
     rlock_client_callback *done = client->drain_done;
     void *user = client->drain_user;
     (void)words;
+    RLOCK_ASSERT(client->depth && client->life >= RLOCK__ENDING);
     rlock__leave(client);
     if (done) {
         done(client, RLOCK_ERR_CANCELED, user);

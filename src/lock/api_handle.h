@@ -58,6 +58,7 @@ static const struct {
 static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
     size_t len, other_len;
     uint32_t i, j;
+    RLOCK_ASSERT(count && count <= RLOCK_KEYS_MAX);
     for (i = 0; i < count; i++) {
         const char *key = rlock__want_key(want, i, &len);
         for (j = 0; j < i; j++) {
@@ -213,6 +214,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
 static int rlock__call(const rlock *lock, int call) {
+    RLOCK_ASSERT(call >= RLOCK__CALL_ACQUIRE && call <= RLOCK__CALL_CANCEL);
     if (!lock) {
         return RLOCK_ERR_ARG;
     }
@@ -228,6 +230,7 @@ static bool rlock__lock_wants(rlock *lock, const rlock__want *want) {
     const rlock_options *options = want->options;
     rlock_client *client = lock->gate->client;
     size_t times = rlock__reports(client) ? sizeof(rlock__times) : 0;
+    RLOCK_ASSERT(!lock->more && lock->gate->references);
     if (want->plain && !options->max_hold_ms && !options->watchdog_lease_ms && !options->deadline &&
         !times) {
         return true;
@@ -289,6 +292,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__IDLE_STATE);
     *out = lock;
     return RLOCK_OK;
 }
@@ -311,7 +315,9 @@ void rlock_free(rlock *lock) {
     if (lock->claim) {
         rlock__claim_abandon(lock->claim);
     }
+    RLOCK_ASSERT(!lock->claim && !lock->ops);
     rlock__lock_unref(lock);
+    RLOCK_ASSERT(client->handles);
     client->handles--;
     rlock__pools_trim(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
@@ -329,6 +335,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
     bool longer = rlock__lease_of(lock, lease_ms) > lock->lease_ms;
     rlock__op *op;
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
+    RLOCK_ASSERT(lock->reentrant);
     if (longer && rlock__renewal(lock)) {
         return RLOCK_ERR_STATE;
     }
@@ -357,6 +364,7 @@ static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *
 static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64_t lease_ms,
                                  rlock_callback *done, void *user) {
     rlock__op *op = rlock__op_new(lock, RLOCK_ACQUIRED, done, user);
+    RLOCK_ASSERT(!rlock__following(lock) && rlock__state_of(lock) == RLOCK__RELEASING_STATE);
     if (!op) {
         return RLOCK_ERR_NOMEM;
     }
@@ -372,6 +380,7 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
 
 /* Returns when the wait of an acquire ends that is accepted now. */
 static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
+    RLOCK_ASSERT(wait_ms >= RLOCK_FOREVER);
     return wait_ms == RLOCK_FOREVER
                ? RLOCK__NEVER
                : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
@@ -426,6 +435,7 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     if (status != RLOCK_OK || rlock__renewing(lock)) {
         return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
     }
+    RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
     if (!op) {
         return RLOCK_ERR_NOMEM;
@@ -461,6 +471,7 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         return;
     }
     RLOCK_ASSERT(claim && rlock__handle_of(claim) == lock);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->until_us > lock->gate->client->now_us);
     if (rlock__renewal(lock)) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
@@ -503,6 +514,7 @@ int rlock_cancel(rlock *lock) {
     } else if (claim) {
         rlock__acquire_end(claim, RLOCK_ERR_CANCELED);
     } else {
+        RLOCK_ASSERT(lock->ready.event == RLOCK_ACQUIRED);
         lock->ready.status = RLOCK_ERR_CANCELED; /* it had ended, and was not told yet */
         rlock__lock_text(lock, NULL);
     }

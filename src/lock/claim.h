@@ -170,6 +170,7 @@ static rlock *rlock__handle_of(const rlock__claim *claim) {
 
 /* NULL: a mutex with one key. */
 static const rlock_terms *rlock__terms_of(const rlock *lock) {
+    RLOCK_ASSERT(!lock->gate->kind || lock->more);
     return RLOCK__HAS_KINDS && lock->gate->kind ? &lock->more->terms : NULL;
 }
 
@@ -182,6 +183,8 @@ static rlock__state rlock__state_of(const rlock *lock) {
                                        RLOCK__WAITING_STATE, RLOCK__HELD_STATE,
                                        RLOCK__RELEASING_STATE};
     RLOCK_ASSERT(lock->ready.event < sizeof by_event);
+    RLOCK_ASSERT(!lock->claim || lock->claim->lock == lock);
+    RLOCK_ASSERT(!lock->claim || lock->claim->phase < RLOCK__PHASES);
     return (rlock__state)(lock->ready.event || !lock->claim ? by_event[lock->ready.event]
                                                             : by_phase[lock->claim->phase]);
 }
@@ -197,6 +200,7 @@ static rlock__op *rlock__renewal(const rlock *lock) {
     while (op && !op->waits) {
         op = op->next;
     }
+    RLOCK_ASSERT(!op || (op->ready.event && !op->follows));
     return op;
 }
 
@@ -206,6 +210,7 @@ static rlock__op *rlock__following(const rlock *lock) {
     while (op && !op->follows) {
         op = op->next;
     }
+    RLOCK_ASSERT(!op || (op->ready.event == RLOCK_ACQUIRED && !op->waits));
     return op;
 }
 
@@ -222,6 +227,7 @@ static rlock__op *rlock__op_of(const rlock *lock, int kind) {
 static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int64_t lease_ms) {
     int64_t drift_us = lease_ms * client->drift_permille;
     RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(client->drift_permille > 0 && client->drift_permille <= 500);
     return sent_us + lease_ms * 1000 - drift_us - 2000;
 }
 
@@ -235,14 +241,18 @@ static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64
 
 /* Returns the lease that the store gave: at most the one that it was asked for. */
 static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer *answer) {
+    RLOCK_ASSERT(request->lease_ms >= 0 && request->lease_ms <= RLOCK_LEASE_MAX_MS);
     return answer->lease_ms > 0 ? rlock__min(answer->lease_ms, request->lease_ms)
                                 : request->lease_ms;
 }
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
+    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && rlock__handle_of(claim));
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
+    RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
 }
 
 /* Returns when the lease of a hold was asked for, by its deadline: or before, if something else
@@ -261,6 +271,7 @@ static const char *rlock__unsent_text(const rlock_client *client) {
 static void rlock__set_text(const rlock_client *client, char **text, const char *words) {
     char line[RLOCK__LINE];
     size_t len = rlock__line_foreign(client->secrets, line, 0, "", words);
+    RLOCK_ASSERT(len < RLOCK__LINE);
     rlock__dealloc(*text);
     *text = rlock__copy(words ? line : NULL, len);
 }
@@ -277,6 +288,7 @@ static void rlock__lock_text(rlock *lock, const char *words) {
 
 /* Keeps the words of a renewal that failed, for the event of the loss. */
 static void rlock__hold_fault(rlock__claim *held, const char *words) {
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && rlock__handle_of(held));
     if (words && !held->lock->ready.event) { /* else its grant was not told yet */
         rlock__lock_text(held->lock, words);
         held->faulted = false; /* that was before */
@@ -300,6 +312,7 @@ static bool rlock__shared(const rlock__claim *claim) {
 
 /* Returns the item of the i-th key, or NULL: there is none. */
 static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
+    RLOCK_ASSERT(!gate->kind || gate->kind->count);
     if (i == 0) {
         return &gate->item;
     }
@@ -311,6 +324,8 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
+    RLOCK_ASSERT(phase == RLOCK__HOLDING || phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!claim || (claim->lock->gate == gate && claim->phase != RLOCK__ATTEMPTING));
     while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
         at = at->next;
     }
@@ -324,6 +339,7 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
+    RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
     return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
 }
 
@@ -331,12 +347,15 @@ static rlock__claim *rlock__waiter(const rlock__gate *gate) {
 static rlock__claim *rlock__waiter_next(const rlock__claim *claim) {
     rlock_link *next = claim->link.next;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(claim->lock->gate->waiters);
     return next == &claim->lock->gate->waiters->list ? NULL : RLOCK__OF(next, rlock__claim, link);
 }
 
 static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
                                 const rlock_terms *terms) {
     RLOCK_ASSERT(gate->item.key_len);
+    RLOCK_ASSERT(gate->item.key_len <= RLOCK_KEY_MAX);
+    RLOCK_ASSERT(!terms == !gate->kind);
     request->key = gate->item.key;
     request->key_len = gate->item.key_len;
     request->terms = terms;
@@ -344,6 +363,7 @@ static void rlock__request_init(rlock_request *request, const rlock__gate *gate,
 
 /* Begins a shutdown, or the end of a drain. */
 static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
+    RLOCK_ASSERT(client->life <= RLOCK__DRAINING);
     client->life = RLOCK__ENDING;
     rlock_timer_set(
         client, &client->shutdown_timer,
@@ -355,12 +375,14 @@ static void rlock__shutdown_begin(rlock_client *client, int64_t timeout_ms) {
 static void rlock__shutdown_end(rlock_client *client, int status) {
     bool held = client->phases[RLOCK__ATTEMPTING] || client->phases[RLOCK__HOLDING];
     bool busy = held || client->phases[RLOCK__RELEASING] || !rlock__list_empty(&client->questions);
+    RLOCK_ASSERT(status <= RLOCK_OK);
     if (client->life == RLOCK__DRAINING && !held) {
         rlock__shutdown_begin(client, 0);
     }
     if (client->life == RLOCK__ENDING && (!busy || status != RLOCK_OK)) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;
+        RLOCK_ASSERT(rlock__list_empty(&client->shutdown_ready.link));
         rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
     }
 }
@@ -393,6 +415,8 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
     RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
+    RLOCK_ASSERT(claim->phase != RLOCK__RELEASING && claim->phase != (unsigned)phase);
+    RLOCK_ASSERT(!claim->in_flight);
     client->phases[claim->phase]--;
     client->phases[phase]++;
     claim->phase = (unsigned)phase & 15u;
@@ -406,6 +430,7 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
 /* Shows other threads until when the handle holds, by a clock that did not step; 0 = it does not.
  */
 static void rlock__lock_show(const rlock *lock, int64_t until_us) {
+    RLOCK_ASSERT(until_us >= 0);
     if (lock->more && lock->more->deadline) {
         const rlock_client *client = lock->gate->client;
         rlock__deadline_set(lock->more->deadline, until_us ? until_us - client->stepped_us : 0,
@@ -424,6 +449,8 @@ static void rlock__claim_orphan(rlock__claim *claim) {
 RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind, int status,
                                               rlock_reason reason) {
     RLOCK_ASSERT(kind == RLOCK_ACQUIRED || kind == RLOCK_RELEASED || kind == RLOCK_LOST);
+    RLOCK_ASSERT(status <= RLOCK_OK);
+    RLOCK_ASSERT((kind == RLOCK_ACQUIRED && status == RLOCK_OK) == (lock->claim != NULL));
     lock->ready.event = (uint8_t)kind;
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
@@ -435,6 +462,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
 static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int status,
                               rlock_reason reason) {
     rlock *lock = rlock__handle_of(claim);
+    RLOCK_ASSERT(kind != RLOCK_ACQUIRED || status != RLOCK_OK);
     if (lock) {
         lock->lost_fence = kind == RLOCK_ACQUIRED ? 0 : claim->fence;
         rlock__claim_orphan(claim);
@@ -455,6 +483,8 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
+    RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(due_us >= 0);
     if (!flight) {
         return NULL;
     }
@@ -470,6 +500,9 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
 
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(!claim->in_flight && client->life != RLOCK__CLOSED);
+    RLOCK_ASSERT(request->token == claim->token && request->token <= client->tokens);
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE || claim->may_exist);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
@@ -504,6 +537,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         waiters->attempting = NULL;
     }
     if (flight) {
+        RLOCK_ASSERT(flight->claim == claim);
         bool maybe = client->store->forget(client->store_state, &flight->request);
         RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
@@ -522,6 +556,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
 static void rlock__op_event(rlock__op *op, int status, const char *text) {
     rlock_client *client = op->lock->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&op->ready.link));
+    RLOCK_ASSERT(op->ready.event && !op->follows);
+    RLOCK_ASSERT(status <= RLOCK_OK);
     op->waits = false;
     op->ready.status = (int8_t)status;
     rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);

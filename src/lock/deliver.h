@@ -21,7 +21,9 @@
 static void rlock__op_free(rlock *lock, rlock__op *op) {
     rlock_client *client = lock->gate->client;
     rlock__op **at = &lock->ops;
+    RLOCK_ASSERT(op->lock == lock);
     while (*at != op) {
+        RLOCK_ASSERT(*at);
         at = &(*at)->next;
     }
     *at = op->next;
@@ -55,6 +57,7 @@ static int64_t rlock__read_clock(const rlock *lock) {
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
     int64_t left_us;
     RLOCK_ASSERT(lock->claim);
+    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING);
     left_us = lock->claim->until_us - now_us;
     return left_us > 0 ? left_us / 1000 : 0;
 }
@@ -69,6 +72,7 @@ static void rlock__op_deliver(rlock__ready *ready, char **words) {
     char *text = op->text;
     rlock_event event;
     RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(op->ready.event && !op->waits && !op->follows);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)op->ready.event;
     event.status = op->ready.status;
@@ -101,6 +105,7 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
     rlock__op *op = kind == RLOCK_RELEASED
                         ? rlock__op_of(lock, 0)
                         : (rlock__op *)rlock__pool_take(&client->ops, sizeof *op);
+    RLOCK_ASSERT(kind >= RLOCK_ACQUIRED && kind <= RLOCK_RELEASED);
     if (!op) {
         return NULL;
     }
@@ -111,6 +116,7 @@ static rlock__op *rlock__op_new(rlock *lock, rlock_event_kind kind, rlock_callba
         op->next = lock->ops;
         lock->ops = op;
     }
+    RLOCK_ASSERT(!op->ready.event && !op->waits && !op->follows);
     op->ready.event = (uint8_t)kind;
     op->done = done;
     op->user = user;
@@ -131,6 +137,7 @@ static void rlock__lock_idle(rlock *lock) {
 static bool rlock__lock_follow(rlock *lock) {
     rlock__op *op = rlock__following(lock);
     int status = RLOCK_ERR_CLOSED;
+    RLOCK_ASSERT(!lock->claim && !lock->ready.event);
     if (!op) {
         return true;
     }
@@ -155,6 +162,7 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     rlock_event event;
     RLOCK_ASSERT(lock->ready.event);
     RLOCK_ASSERT(client->depth);
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     memset(&event, 0, sizeof event);
     event.kind = (rlock_event_kind)lock->ready.event;
     event.status = lock->ready.status;

@@ -73,6 +73,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
     }
     if (client->ring && tick > now) {
         tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+        RLOCK_ASSERT(tick > client->ring_tick);
         rlock__list_append(rlock__slot(client, tick), &claim->due);
         due_us = tick * RLOCK__TICK_US;
     } else {
@@ -92,6 +93,7 @@ static void rlock__claim_arm(rlock__claim *claim) {
 static void rlock__due_take(rlock_client *client, rlock_link *list) {
     int64_t now = rlock__tick(client->now_us), tick = client->ring_tick;
     rlock__claim *first = RLOCK__FIRST(&client->due, rlock__claim, due);
+    RLOCK_ASSERT(!client->ring || client->ring_tick <= now);
     while (first && rlock__claim_due_us(first) <= client->now_us) {
         rlock__list_remove(&first->due);
         rlock__list_append(list, &first->due);
@@ -110,6 +112,7 @@ static void rlock__due_take(rlock_client *client, rlock_link *list) {
 static bool rlock__claim_is_due(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t now = rlock__tick(client->now_us);
+    RLOCK_ASSERT(rlock__list_empty(&claim->due));
     if (client->ring && rlock__tick(claim->next_us) == now) {
         claim->next_us = client->now_us;
     }
@@ -130,6 +133,7 @@ static void rlock__due_wait(rlock_client *client) {
     if (client->ring && tick <= last) {
         due_us = rlock__min(due_us, tick * RLOCK__TICK_US);
     }
+    RLOCK_ASSERT(due_us >= 0);
     rlock_timer_set(client, &client->due_timer, due_us == RLOCK__NEVER ? -1 : due_us);
 }
 

@@ -21,12 +21,14 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     rlock__claim *claim;
     if (RLOCK__HAS_KINDS && request->op >= RLOCK_OP_INSPECT) {
         rlock__question *question = RLOCK__OF(request, rlock__question, request);
+        RLOCK_ASSERT(question->out);
         question->out = false;
         rlock__question_answered(question, answer);
         return;
     }
     claim = flight->claim;
     RLOCK_ASSERT(claim->in_flight == flight);
+    RLOCK_ASSERT(claim->lock->gate->client == owner && claim->token == request->token);
     claim->in_flight = NULL;
     claim->note = request->store.note;
     if (claim->phase == RLOCK__ATTEMPTING) {
@@ -90,6 +92,7 @@ static void rlock__store_up(void *owner, const rlock_part *part) {
 static void rlock__gate_down(rlock__gate *gate, const void *with) {
     const rlock_answer *why = (const rlock_answer *)with;
     rlock__claim *other = NULL, *claim, *next;
+    RLOCK_ASSERT(gate->client->life != RLOCK__CLOSED);
     gate->references++;
     while ((other = rlock__claim_next(gate, other, RLOCK__HOLDING)) != NULL) {
         rlock__op *renewal = rlock__renewal(other->lock);
@@ -177,12 +180,14 @@ static void rlock__gate_pushing(rlock__gate *gate, const void *with) {
 static void rlock__store_pushing(void *owner, const rlock_part *part, unsigned what) {
     rlock_client *client = (rlock_client *)owner;
     RLOCK_ASSERT(!(what & ~(RLOCK_PUSH_CHANGES | RLOCK_PUSH_NOTIFICATIONS)));
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->pushing = part && !client->store->pushes ? client->pushing : what;
     rlock__gates_each(client, part, rlock__gate_pushing, &what);
 }
 
 static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->stats.woken++;
     if (key) {
         rlock__key_each(client, key, key_len, rlock__gate_woken, key);
@@ -219,6 +224,7 @@ static void rlock__gate_notified(rlock__gate *gate, const void *with) {
 
 static void rlock__store_notified(void *owner, const char *key, size_t key_len, uint64_t token) {
     rlock_client *client = (rlock_client *)owner;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->stats.woken++;
     rlock__key_each(client, key, key_len, rlock__gate_notified, &token);
 }

@@ -90,6 +90,7 @@ static uint64_t rlock__owner_of(const rlock__claim *claim) {
 
 /* True if a reader may hold next to this writer: it has the same owner, a downgrade. */
 static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim *writer) {
+    RLOCK_ASSERT(reader->lock->gate == writer->lock->gate);
     return rlock__is_kind(reader, RLOCK_KIND_READ) && rlock__is_kind(writer, RLOCK_KIND_WRITE) &&
            rlock__owner_of(reader) && rlock__owner_of(reader) == rlock__owner_of(writer);
 }
@@ -97,6 +98,7 @@ static bool rlock__may_downgrade(const rlock__claim *reader, const rlock__claim 
 /* Returns the token of the writer next to which the reader may hold; 0 = none. */
 static uint64_t rlock__writer(const rlock__claim *reader) {
     const rlock__claim *holds = rlock__holder(reader->lock->gate);
+    RLOCK_ASSERT(reader->phase == RLOCK__ATTEMPTING);
     while (holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) &&
            !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
@@ -114,6 +116,8 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(gate->waiters &&
+                 (!gate->waiters->attempting || gate->waiters->attempting == claim));
     flags |= claim->may_exist ? RLOCK_REQUEST_RETRY : 0u;
     flags |= gate->tracked && !claim->lock->once ? RLOCK_REQUEST_TRACK : 0u;
     flags |= claim->lock->once ? RLOCK_REQUEST_ONCE : 0u;
@@ -146,6 +150,7 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
 static void rlock__gate_give_way(rlock__gate *gate, int64_t pause_us) {
     rlock__waiters *waiters = gate->waiters;
     RLOCK_ASSERT(pause_us >= 0);
+    RLOCK_ASSERT(gate->references);
     if (!waiters) {
         return;
     }
@@ -172,6 +177,8 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     rlock_client *client = gate->client;
     const rlock__item *item;
     uint32_t i;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
+    RLOCK_ASSERT(!gate->tracked || client->tracked);
     if (on && !gate->tracked) {
         client->tracked++;
     } else if (!on && gate->tracked) {
@@ -199,6 +206,8 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
     int64_t delay_ms =
         poll ? client->poll_ms : rlock__min(rlock__check_interval_ms(client), RLOCK__SLEEP_MS);
     RLOCK_ASSERT(rlock__waiter(gate));
+    RLOCK_ASSERT(!waiters->attempting && waiters->polls <= 4);
+    RLOCK_ASSERT(client->poll_ms > 0);
     waiters->yields = false;
     if (rlock__queued(gate)) { /* a waiter that is not notified must not miss its offer */
         delay_ms = rlock__min(delay_ms, client->command_timeout_ms / 2);
@@ -218,6 +227,7 @@ static void rlock__gate_sleep(rlock__gate *gate, int64_t left_ms, bool poll) {
 static void rlock__claim_sleep(rlock__claim *claim, int64_t left_ms, bool poll) {
     rlock__gate *gate = claim->lock->gate;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
+    RLOCK_ASSERT(gate->waiters && rlock__handle_of(claim));
     if (rlock__waiter(gate) == claim || !gate->waiters->timer.index) {
         rlock__gate_sleep(gate, left_ms, poll);
     }
@@ -239,6 +249,7 @@ static uint32_t rlock__want_count(const rlock__want *want) {
 static const char *rlock__want_key(const rlock__want *want, uint32_t i, size_t *len) {
     const rlock_options *options = want->options;
     const char *key = i ? options->keys[i] : want->key;
+    RLOCK_ASSERT(i < rlock__want_count(want));
     *len = i ? (options->key_lens ? options->key_lens[i] : strlen(key)) : want->len;
     return key;
 }
@@ -271,6 +282,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
     rlock__kind *kind = (rlock__kind *)rlock__alloc(
         sizeof *kind + (count - 1) * sizeof *kind->items + count * sizeof *kind->lens);
     RLOCK_ASSERT(count >= 1);
+    RLOCK_ASSERT(!want->plain && count <= RLOCK_KEYS_MAX);
     gate->kind = kind;
     if (kind) {
         kind->letter = rlock__letter_of(want->terms.kind);
@@ -285,6 +297,7 @@ static bool rlock__kind_new(rlock__gate *gate, const rlock__want *want) {
 /* Makes a gate with room for so many bytes of keys. */
 static rlock__gate *rlock__gate_make(rlock_client *client, const rlock__want *want, size_t bytes) {
     rlock__gate *gate = (rlock__gate *)rlock__alloc(sizeof *gate + bytes);
+    RLOCK_ASSERT(bytes >= 2);
     if (!gate) {
         return NULL;
     }
@@ -327,6 +340,7 @@ static rlock__gate *rlock__gate_new(rlock_client *client, const rlock__want *wan
         rlock__map_add(&client->gates, rlock__gate_key(gate, i), gate, at, len);
         at += len + 1;
     }
+    RLOCK_ASSERT(at == (char *)(gate + 1) + bytes);
     return gate;
 }
 
@@ -334,6 +348,7 @@ static rlock__gate *rlock__gate_of(rlock_client *client, const rlock__want *want
     rlock__item *item = rlock__map_find(&client->gates, want->key, want->len);
     rlock__gate *gate;
     RLOCK_ASSERT(want->key && want->len);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE);
     while (RLOCK__HAS_KINDS && item && !rlock__gate_is(rlock__gate_at(item), want)) {
         item = rlock__map_same(item);
     }
@@ -349,6 +364,7 @@ static void rlock__gate_remove(rlock__gate *gate, rlock__item *item) {
     rlock_client *client = gate->client;
     rlock__map_remove(&client->gates, item);
     if (RLOCK__HAS_KINDS && rlock__map_find(&client->gates, item->key, item->key_len)) {
+        RLOCK_ASSERT(client->mixed);
         client->mixed--;
     }
 }
@@ -377,6 +393,7 @@ static void rlock__lock_unref(rlock *lock) {
     RLOCK_ASSERT(lock->references);
     if (--lock->references == 0) {
         RLOCK_ASSERT(!lock->claim && !lock->ops);
+        RLOCK_ASSERT(rlock__list_empty(&lock->ready.link));
         rlock__lock_text(lock, NULL);
         rlock__gate_unref(lock->gate);
         rlock__dealloc(lock->more);
@@ -387,6 +404,7 @@ static void rlock__lock_unref(rlock *lock) {
 /* Gives a new claim, or one that is handed over, to a handle. */
 static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
     RLOCK_ASSERT(!lock->claim);
+    RLOCK_ASSERT(!lock->ready.event && lock->references);
     claim->lock = lock;
     lock->claim = claim;
     lock->references++;

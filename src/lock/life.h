@@ -32,6 +32,7 @@ static void rlock__claim_gone(rlock__claim *claim) {
     rlock_client *client = gate->client;
     RLOCK_ASSERT(!claim->in_flight || client->life == RLOCK__CLOSED);
     RLOCK_ASSERT(client->phases[claim->phase]);
+    RLOCK_ASSERT(lock->references && gate->references);
     gate->references++;
     if (rlock__handle_of(claim)) {
         rlock__claim_orphan(claim);
@@ -57,11 +58,13 @@ static int64_t rlock__position_ms(const rlock_client *client) {
 static rlock__claim *rlock__follower(const rlock__claim *held) {
     rlock__claim *first = rlock__waiter(held->lock->gate);
     bool named = first && held->ours && !first->in_flight && first->may_exist;
+    RLOCK_ASSERT(held->phase == RLOCK__RELEASING);
     return RLOCK__HAS_KINDS && named ? first : NULL;
 }
 
 static void rlock__releasing_arm(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(claim->may_exist);
     if (!rlock__handle_of(claim)) {
         claim->until_us = RLOCK__NEVER; /* nobody waits for it */
     }
@@ -84,6 +87,7 @@ static void rlock__following_end(rlock *lock, int status, const char *text) {
 static void rlock__following_over(rlock *lock) {
     const rlock_client *client = lock->gate->client;
     int status = lock->ready.status;
+    RLOCK_ASSERT(lock->claim && lock->claim->phase == RLOCK__RELEASING);
     if (status != RLOCK_OK && status != RLOCK_ERR_UNKNOWN) {
         rlock__following_end(lock, status, lock->more ? lock->more->text : NULL);
     } else {
@@ -93,12 +97,15 @@ static void rlock__following_over(rlock *lock) {
 
 /* True if each lease of this token is over, as far as that is known. */
 static bool rlock__releasing_late(const rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->over_us >= 0);
     return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
 }
 
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
 static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
     const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!claim->joined || rlock__queued(claim->lock->gate));
     return claim->joined && answer->outcome == RLOCK_OUTCOME_FAULT &&
            answer->fault != RLOCK_FAULT_TYPE &&
            client->now_us < claim->over_us + rlock__position_ms(client) * 1000;
@@ -109,6 +116,7 @@ static void rlock__releasing_again(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->may_exist);
+    RLOCK_ASSERT(!claim->in_flight && lease_ms >= RLOCK_LEASE_MIN_MS);
     if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
         lease_ms = rlock__position_ms(client);
     }
@@ -120,6 +128,7 @@ static void rlock__releasing_again(rlock__claim *claim) {
 static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
     rlock_request *request =
         rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
+    RLOCK_ASSERT(claim->may_exist && next != claim->token);
     if (request) {
         request->next = next;
         rlock__claim_submit(claim, request);
@@ -137,6 +146,8 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim *follower;
     bool held = claim->phase == RLOCK__HOLDING;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(!held || claim->may_exist);
+    RLOCK_ASSERT(held || !rlock__handle_of(claim));
     rlock__claim_recall(claim);
     if (!held && !claim->may_exist) {
         rlock__claim_gone(claim);
@@ -170,6 +181,7 @@ static void rlock__releasing_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     rlock *lock = rlock__handle_of(claim);
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING);
+    RLOCK_ASSERT(!lock || !lock->ready.event);
     if (lock && rlock__following(lock) && rlock__following(lock)->until_us <= client->now_us) {
         rlock__following_over(lock);
     }
@@ -223,6 +235,8 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
                 !rlock__position_stays(claim, answer);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
     RLOCK_ASSERT(claim->may_exist);
+    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
+    RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -259,6 +273,8 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     bool head = rlock__waiter(gate) == claim;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(status != RLOCK_OK);
+    RLOCK_ASSERT(status != RLOCK__RETRY);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING || claim->lock->ready.event == RLOCK_ACQUIRED);
     gate->references++;
     if (rlock__handle_of(claim) &&
         status != claim->lock->ready.status) { /* the words were of another end */
@@ -275,6 +291,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
 
 /* An acquire began, or the connection is back. */
 static void rlock__acquire_join(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (!rlock__mode_of(claim->lock->gate)->join(claim)) {
         rlock__acquire_end(claim, RLOCK_ERR_BUSY);
     }
@@ -284,6 +301,7 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     rlock_client *client = lock->gate->client;
     rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE);
     claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
     if (!claim) {
         return NULL;
@@ -307,6 +325,8 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
     int32_t own_ms = lock->more ? lock->more->watchdog_lease_ms : 0;
     int32_t watchdog_ms = own_ms ? own_ms : lock->gate->client->watchdog_lease_ms;
+    RLOCK_ASSERT(lease_ms >= 0 && lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(watchdog_ms >= RLOCK_LEASE_MIN_MS);
     return lease_ms ? (int32_t)lease_ms : watchdog_ms;
 }
 
@@ -325,6 +345,7 @@ static int rlock__acquire_start(rlock *lock, int64_t until_us, bool once, int64_
     rlock__waiters *waiters;
     RLOCK_ASSERT(!lock->ready.event);
     RLOCK_ASSERT(!rlock__op_of(lock, 0) && !rlock__renewal(lock));
+    RLOCK_ASSERT(done && (!once || until_us != RLOCK__NEVER));
     if (claim && !rlock__gate_opens(gate)) {
         rlock__claim_gone(claim);
         claim = NULL;
@@ -381,6 +402,7 @@ static void rlock__acquire_again(rlock__claim *claim, bool may_exist) {
     claim->until_us = lock->wait_until_us;
     claim->next_us = RLOCK__NEVER;
     rlock__claim_arm(claim);
+    RLOCK_ASSERT(gate->waiters && !claim->in_flight);
     rlock__mode_of(gate)->attempt(gate);
 }
 
@@ -388,6 +410,8 @@ static void rlock__refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(gate->waiters && !claim->in_flight);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (answer->settled) {
         claim->may_exist = false;
     }
@@ -415,6 +439,7 @@ static rlock__claim *rlock__attempt_anew(rlock__claim *spent) {
         rlock__acquire_end(spent, RLOCK_ERR_NOMEM);
         return NULL;
     }
+    RLOCK_ASSERT(claim->token != spent->token && lock->claim == claim);
     claim->until_us = spent->until_us;
     rlock__claim_arm(claim);
     rlock__list_append(&spent->link, &claim->link);
@@ -426,6 +451,7 @@ static void rlock__attempt_failed(rlock__claim *claim, const rlock_answer *answe
     int column = claim->lock->once ? RLOCK__IN_ATTEMPT : RLOCK__IN_WAIT;
     int verdict = rlock__on_fault[answer->fault][column];
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(!claim->in_flight && rlock__handle_of(claim));
     if (rlock__may_exist(answer) || answer->spent) {
         claim->may_exist = true;
     }
@@ -450,6 +476,8 @@ static void rlock__attempt_fire(rlock__claim *claim) {
     int status = lock->ready.status;
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(lock->wait_until_us != RLOCK__NEVER);
+    RLOCK_ASSERT(claim->until_us <= client->now_us && claim->next_us == RLOCK__NEVER);
+    RLOCK_ASSERT(lock->gate->waiters && rlock__handle_of(claim));
     rlock__claim_recall(claim);
     if (status != RLOCK_ERR_TIMEOUT && claim->may_exist && !existed) {
         status = RLOCK_ERR_UNKNOWN;
@@ -483,6 +511,8 @@ static void rlock__claim_lose(rlock__claim *claim, rlock_reason reason, bool may
     rlock *lock = claim->lock;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(reason != RLOCK_REASON_NONE);
+    RLOCK_ASSERT(reason != RLOCK_REASON_EXPIRED || claim->until_us <= gate->client->now_us);
     if (lock->ready.event) {
         rlock__acquire_again(claim, may_exist); /* nobody was told of it yet */
         return;
@@ -521,6 +551,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS && rlock__handle_of(claim));
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
@@ -534,6 +565,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
 
 /* Plans the next renewal, or if there is no watchdog the next check. */
 RLOCK__NOINLINE static void rlock__holding_retry(rlock__claim *claim, int64_t due_us) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && due_us > 0);
     if (claim->lock->renews) {
         claim->next_us = due_us;
     } else {
@@ -549,6 +581,8 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
     int64_t now_us = claim->lock->gate->client->now_us;
     rlock_request *request;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->may_exist);
+    RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(!renewal || (renewal->lease_ms && !renewal->sent));
     lease_ms = renewal ? renewal->lease_ms : lease_ms;
     if (claim->cut) {
         lease_ms = rlock__min(lease_ms, claim->longest_ms);
@@ -570,6 +604,7 @@ static void rlock__holding_submit(rlock__claim *claim, int64_t lease_ms, bool ur
 /* A hint that the key changed: checks the hold, at once or after the request in flight. */
 static void rlock__holding_check(rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (claim->in_flight) {
         claim->retry = true;
     } else {
@@ -588,12 +623,14 @@ static void rlock__holding_up(rlock__claim *claim) {
 /* True for a shared hold whose client is notified: it is not registered for push. When
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
 static void rlock__holding_plan_check(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && claim->registered);
     claim->check_us = rlock__shared(claim)
                           ? RLOCK__NEVER
                           : rlock__add_ms(client->now_us, rlock__check_interval_ms(client));
@@ -622,6 +659,7 @@ static void rlock__holding_due(rlock__claim *claim) {
 static void rlock__holding_fire(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(rlock__handle_of(claim));
     if (claim->until_us <= client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
         return;
@@ -647,10 +685,13 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t lease_ms = rlock__given_ms(request, answer), until_us;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
+    RLOCK_ASSERT(!claim->in_flight && claim->may_exist);
+    RLOCK_ASSERT(claim->until_us > client->now_us && lease_ms <= request->lease_ms);
     if (!request->lease_ms) {
         return;
     }
     until_us = rlock__deadline(claim, request->sent_us, lease_ms);
+    RLOCK_ASSERT(until_us <= request->sent_us + lease_ms * 1000);
     if (lease_ms > claim->lock->lease_ms) { /* a shorter one was asked for since */
         until_us = rlock__min(until_us, claim->until_us);
     }
@@ -686,6 +727,7 @@ static void rlock__renewed(rlock__claim *claim, const rlock_request *request,
  * connection brings about is logged as that of the connection. */
 static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
     rlock_client *client = lock->gate->client;
+    RLOCK_ASSERT(answer->outcome == RLOCK_OUTCOME_FAULT && lock->claim);
     if (answer->fault > RLOCK_FAULT_UNKNOWN && lock->more && !lock->more->refused) {
         lock->more->refused = true;
         if (!client->refused) {
@@ -702,6 +744,7 @@ static void rlock__renewal_failed(rlock__claim *claim, const rlock_request *requ
     rlock__op *renewal = rlock__renewal(claim->lock);
     int64_t delay_us = (claim->until_us - client->now_us) / 4;
     RLOCK_ASSERT(claim->until_us > client->now_us);
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && !claim->in_flight);
     rlock__hold_fault(claim, answer->text);
     claim->cut =
         claim->cut || (request->lease_ms && !answer->undone && answer->fault != RLOCK_FAULT_DOWN);
@@ -726,6 +769,8 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     bool others = RLOCK__HAS_KINDS && terms && terms->count > 1; /* keys still ours */
     RLOCK_ASSERT(request->op == RLOCK_OP_RENEW);
     RLOCK_ASSERT(rlock__handle_of(claim));
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && !claim->in_flight);
+    RLOCK_ASSERT(claim->may_exist);
     if (claim->until_us <= claim->lock->gate->client->now_us) {
         rlock__claim_lose(claim, RLOCK_REASON_EXPIRED,
                           true); /* settled before what came too late */
@@ -757,6 +802,7 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
 static void rlock__claims_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
     rlock_link due;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     rlock__list_init(&due);
     rlock__due_take(client, &due);
     while (!rlock__list_empty(&due)) {
@@ -780,6 +826,7 @@ static void rlock__claims_fire(rlock_timer *timer) {
 
 /* A hold of the handle begins: max_hold_ms counts from now. */
 static void rlock__limit_begin(rlock *lock) {
+    RLOCK_ASSERT(lock->claim);
     if (lock->more) {
         lock->more->refused = false;
         lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
@@ -792,6 +839,8 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
     rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(waiters && !claim->in_flight);
+    RLOCK_ASSERT(rlock__handle_of(claim) && !claim->lock->ready.event);
     claim->granted_us = (uint32_t)request->sent_us;
     claim->yields = false;
     rlock__limit_begin(claim->lock);
@@ -826,6 +875,9 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
                                     const rlock_answer *answer) {
     rlock_answer nonsense = *answer;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
+    RLOCK_ASSERT(rlock__queued(claim->lock->gate) ||
+                 claim->lock->gate->waiters->attempting == claim);
     claim->lock->gate->waiters->attempting = NULL;
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
         rlock__granted(claim, request, answer);
@@ -858,6 +910,7 @@ static bool rlock__lease_fits(const rlock__claim *held, const rlock__claim *next
     const rlock_client *client = held->lock->gate->client;
     int64_t lease_ms = next->lock->lease_ms;
     int64_t wanted_us = rlock__lease_end(client, client->now_us, lease_ms);
+    RLOCK_ASSERT(held->phase == RLOCK__HOLDING && next->phase == RLOCK__ATTEMPTING);
     return lease_ms <= held->lock->lease_ms && held->longest_ms <= lease_ms + lease_ms / 16 &&
            held->until_us + lease_ms * 1000 / 16 >= wanted_us;
 }
@@ -889,9 +942,12 @@ static bool rlock__hand_over(rlock__claim *held) {
     int64_t since_us = rlock__since(held);
     rlock *to;
     RLOCK_ASSERT(rlock__handle_of(held));
+    RLOCK_ASSERT(held->until_us > client->now_us);
     if (!next) {
         return false;
     }
+    RLOCK_ASSERT(held->handovers && !held->in_flight);
+    RLOCK_ASSERT(!rlock__queued(held->lock->gate));
     to = next->lock;
     RLOCK_ASSERT(next->phase == RLOCK__ATTEMPTING && !next->may_exist);
     RLOCK_ASSERT(to != held->lock);

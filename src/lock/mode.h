@@ -23,6 +23,7 @@
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
     rlock__waiters *waiters = gate->waiters;
+    RLOCK_ASSERT(!rlock__queued(gate));
     if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
@@ -40,6 +41,7 @@ static bool rlock__contend_join(rlock__claim *claim) {
     const rlock_client *client = gate->client;
     const rlock__claim *held = rlock__holder(gate);
     bool first = rlock__waiter(gate) == claim;
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !rlock__queued(gate));
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
@@ -56,6 +58,7 @@ static bool rlock__contend_join(rlock__claim *claim) {
 static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answer) {
     rlock__gate *gate = claim->lock->gate;
     bool watched = gate->tracked || answer->watched;
+    RLOCK_ASSERT(!gate->waiters->attempting && !claim->lock->once);
     rlock__gate_track(gate);
     if ((!watched && rlock__pushed(gate)) || gate->waiters->dirty) {
         rlock__contend_attempt(gate); /* tracked only now, or changed since: no wake-up is missed */
@@ -68,6 +71,7 @@ static void rlock__contend_refused(rlock__claim *claim, const rlock_answer *answ
  * The question arises because a server without client tracking reports our own releases to us. */
 static bool rlock__contend_yields(const rlock__gate *gate) {
     const rlock__claim *claim = NULL;
+    RLOCK_ASSERT(gate->waiters);
     while ((claim = rlock__claim_next(gate, claim, RLOCK__RELEASING)) != NULL) {
         if (claim->yields && claim->in_flight) {
             return true;
@@ -79,6 +83,7 @@ static bool rlock__contend_yields(const rlock__gate *gate) {
 /* An attempt in flight may have been answered before the change. */
 static void rlock__contend_wake(rlock__gate *gate, int hint) {
     (void)hint;
+    RLOCK_ASSERT(hint >= RLOCK__HINT_OURS && hint <= RLOCK__HINT_MISSED);
     if (!gate->waiters) {
         return;
     }
@@ -103,6 +108,7 @@ static void rlock__contend_granted(rlock__claim *claim, const rlock_request *req
                                    const rlock_answer *answer) {
     const rlock_client *client = claim->lock->gate->client;
     int64_t fences = request->fences;
+    RLOCK_ASSERT(claim->phase == RLOCK__HOLDING && client->handovers >= 0);
     if (answer->fences) {
         fences = rlock__min(fences, answer->fences);
     }
@@ -119,6 +125,7 @@ static const rlock__mode rlock__contending = {
  * now and then: this keeps its queue alive, and finds an offer whose notification was lost. */
 
 static bool rlock__queue_join(rlock__claim *claim) {
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && rlock__queued(claim->lock->gate));
     if (!claim->in_flight) {
         rlock__claim_attempt(claim, false);
     }
@@ -127,6 +134,7 @@ static bool rlock__queue_join(rlock__claim *claim) {
 
 /* The waiter stands in the queue now. */
 static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer) {
+    RLOCK_ASSERT(!claim->in_flight && !claim->lock->once);
     claim->may_exist = true;
     if (claim->retry) {
         rlock__claim_attempt(claim, true); /* notified meanwhile */
@@ -141,8 +149,10 @@ static void rlock__queue_refused(rlock__claim *claim, const rlock_answer *answer
 static void rlock__queue_attempt(rlock__gate *gate) {
     uint32_t least = UINT32_MAX; /* of those before it; only permits have a weight */
     rlock__claim *claim = rlock__waiter(gate);
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; claim; claim = rlock__waiter_next(claim)) {
         uint32_t weight = claim->lock->more->terms.weight;
+        RLOCK_ASSERT(weight);
         if (!claim->in_flight && (claim->retry || weight < least)) {
             rlock__claim_attempt(claim, false);
         }
@@ -158,6 +168,7 @@ static void rlock__queue_attempt(rlock__gate *gate) {
  * each waiter makes an attempt, after the answer to one in flight, which may be stale. */
 static void rlock__queue_again(rlock__gate *gate) {
     rlock__claim *claim = rlock__waiter(gate);
+    RLOCK_ASSERT(rlock__queued(gate));
     for (; claim; claim = rlock__waiter_next(claim)) {
         claim->retry = true;
     }
@@ -166,6 +177,7 @@ static void rlock__queue_again(rlock__gate *gate) {
 
 /* A change that was pushed may be any waiter that comes or goes: it means nothing. */
 static void rlock__queue_wake(rlock__gate *gate, int hint) {
+    RLOCK_ASSERT(hint >= RLOCK__HINT_OURS && hint <= RLOCK__HINT_MISSED);
     if (!gate->waiters) {
         return;
     }
@@ -214,6 +226,7 @@ static const rlock__mode *rlock__mode_of(const rlock__gate *gate) {
 
 static void rlock__gate_fire(rlock_timer *timer) {
     rlock__gate *gate = RLOCK__OF(timer, rlock__waiters, timer)->gate;
+    RLOCK_ASSERT(gate->waiters && &gate->waiters->timer == timer);
     rlock__mode_of(gate)->attempt(gate);
 }
 

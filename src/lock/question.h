@@ -33,6 +33,7 @@ typedef struct rlock__question {
 } rlock__question;
 
 static void rlock__question_free(rlock__question *question) {
+    RLOCK_ASSERT(!question->out || question->gate->client->life == RLOCK__CLOSED);
     rlock__list_remove(&question->link);
     rlock__list_remove(&question->ready.link);
     rlock_timer_drop(question->gate->client, &question->timer);
@@ -47,6 +48,7 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     rlock_info_callback *done = question->done;
     void *user = question->user;
     rlock_info info = question->info;
+    RLOCK_ASSERT(client->depth && !question->out);
     *words = question->words;
     question->words = NULL;
     rlock__question_free(question);
@@ -62,6 +64,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
+    RLOCK_ASSERT(!info == (status != RLOCK_OK));
     if (info) {
         question->info = *info;
         question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
@@ -93,6 +96,7 @@ static void rlock__gate_forced(rlock__gate *gate, const void *with) {
 static void rlock__question_answered(rlock__question *question, const rlock_answer *answer) {
     const rlock__gate *gate = question->gate;
     RLOCK_ASSERT(question->request.op >= RLOCK_OP_INSPECT);
+    RLOCK_ASSERT(!question->out);
     if (answer->outcome == RLOCK_OUTCOME_DONE && answer->info) {
         rlock__question_end(question, RLOCK_OK, answer->info, NULL);
         if (question->request.op == RLOCK_OP_FORCE) {
@@ -157,6 +161,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
+    RLOCK_ASSERT(client->life == RLOCK__LIVE && gate->references);
     if (!question || rlock_timer_add(client, &question->timer, rlock__question_fire) != RLOCK_OK) {
         rlock__dealloc(question);
         return RLOCK_ERR_NOMEM;

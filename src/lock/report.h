@@ -36,6 +36,7 @@ static rlock__times *rlock__times_of(const rlock *lock) {
 }
 
 static void rlock__report_send(const rlock_client *client, rlock_report *report) {
+    RLOCK_ASSERT(client->on_event);
     report->now_us = client->now_us;
     report->client_id = client->id;
     client->on_event(client->event_user, report);
@@ -47,6 +48,7 @@ static void rlock__report_times(rlock_report *report, const rlock__claim *claim)
     int64_t now_us = claim->lock->gate->client->now_us;
     int64_t left_us = claim->until_us > now_us ? claim->until_us - now_us : 0;
     bool ends = report->kind >= RLOCK_REPORT_RELEASED && report->kind <= RLOCK_REPORT_LOST;
+    RLOCK_ASSERT(report->kind >= RLOCK_REPORT_ASKED && report->kind < RLOCK_REPORT_CLEANED);
     report->hand_us = -1;
     if (report->kind == RLOCK_REPORT_ASKED) {
         times->since_us = now_us;
@@ -115,6 +117,7 @@ static void rlock__report_lost(const rlock__claim *claim, rlock_reason reason) {
 /* A hold is handed on to that waiter. */
 static void rlock__report_handed(const rlock__claim *held, const rlock__claim *next) {
     const rlock_client *client = held->lock->gate->client;
+    RLOCK_ASSERT(held->lock != next->lock && held->phase == RLOCK__HOLDING);
     if (rlock__reports(client)) {
         rlock__times_of(next->lock)->handed_us = client->now_us;
         rlock__report_tell(held, RLOCK_REPORT_HANDED_ON, RLOCK_OK, RLOCK_REASON_NONE);
@@ -123,6 +126,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
+    RLOCK_ASSERT(due_us >= 0 && rlock__handle_of(claim));
     if (rlock__reports(claim->lock->gate->client)) {
         rlock__times *times = rlock__times_of(claim->lock);
         times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;
