@@ -1504,6 +1504,7 @@ static uint32_t *rlock__process(void) {
 
 static void *rlock__alloc(size_t size) {
     void *memory = RLOCK_MALLOC(size);
+    RLOCK_ASSERT(size > 0);
     if (memory) {
         memset(memory, 0, size);
     }
@@ -1543,6 +1544,7 @@ static char *rlock__copy_text(const char *text, bool *failed) {
 /* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
 RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
                                               const char *words) {
+    RLOCK_ASSERT(n < RLOCK__LINE);
     while (words && (*between || *words) && n < RLOCK__LINE - 1) {
         line[n++] = *between ? *between++ : *words++; /* a store may have written them */
     }
@@ -1654,6 +1656,7 @@ static size_t rlock__utf8(const char *text, size_t len, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = (const unsigned char *)text;
     size_t n = rlock__utf8_size(s[0]), i;
+    RLOCK_ASSERT(n <= 4);
     *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
     for (i = 1; i < n; i++) {
         if (i >= len || (s[i] & 0xc0) != 0x80) {
@@ -1694,6 +1697,7 @@ RLOCK__NOINLINE static size_t rlock__line_foreign(const rlock__secret *secrets, 
             continue;
         }
         size = rlock__utf8(at, 4, &code); /* a NUL ends it before */
+        RLOCK_ASSERT(size <= 4);
         if (size && rlock__is_plain(code)) {
             char shown[5] = {0, 0, 0, 0, 0};
             memcpy(shown, at, size);
@@ -1744,6 +1748,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
+    RLOCK_ASSERT(from->prev->next == from && list->prev->next == list);
     if (from->next != from) {
         from->next->prev = list->prev;
         list->prev->next = from->next;
@@ -1845,6 +1850,7 @@ static rlock__item *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another item with the key of this one, or NULL. */
 static rlock__item *rlock__map_same(const rlock__item *item) {
     rlock__item *same = RLOCK__HAS_KINDS ? item->next : NULL; /* else each thing has its own key */
+    RLOCK_ASSERT(item->thing);
     while (same && !rlock__key_is(same, item->hash, item->key, item->key_len)) {
         same = same->next;
     }
@@ -1854,6 +1860,7 @@ static rlock__item *rlock__map_same(const rlock__item *item) {
 static void rlock__map_grow(rlock__map *map) {
     uint32_t size = map->size * 2, i;
     rlock__item **buckets = (rlock__item **)rlock__alloc(size * sizeof *buckets);
+    RLOCK_ASSERT(map->buckets && size > map->size);
     if (!buckets) {
         return; /* longer chains, nothing worse */
     }
@@ -1892,6 +1899,7 @@ static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, cons
 RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item) {
     rlock__item **at = &map->buckets[item->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
+    RLOCK_ASSERT(rlock__hash(map, item->key, item->key_len) == item->hash);
     while (*at != item) {
         RLOCK_ASSERT(*at);
         at = &(*at)->next;
@@ -1903,6 +1911,7 @@ RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item
 /* The item after `item`, in no order; the first after NULL. Ask before `item` goes. */
 static rlock__item *rlock__map_next(const rlock__map *map, const rlock__item *item) {
     uint32_t i = item ? (item->hash & (map->size - 1)) + 1 : 0;
+    RLOCK_ASSERT(!item || map->count);
     if (item && item->next) {
         return item->next;
     }
@@ -1946,11 +1955,13 @@ static bool rlock__heap_resize(rlock__heap *heap, uint32_t room) {
 }
 
 static bool rlock__heap_reserve(rlock__heap *heap) {
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     if (heap->reserved + 1 >= heap->room &&
         !rlock__heap_resize(heap, heap->room ? heap->room * 2 : RLOCK__HEAP_MIN)) {
         return false;
     }
     heap->reserved++;
+    RLOCK_ASSERT(heap->reserved < heap->room);
     return true;
 }
 
@@ -1974,6 +1985,7 @@ static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *time
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     while (index > 1 && rlock__sooner(timer, heap->items[index / 2])) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
@@ -1984,6 +1996,7 @@ static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
 static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
         if (child < heap->count && rlock__sooner(heap->items[child + 1], heap->items[child])) {
@@ -2027,6 +2040,8 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
         heap->count++;
         rlock__heap_put(heap, heap->count, timer);
         rlock__heap_rise(heap, heap->count);
+        RLOCK_ASSERT(heap->items[timer->index] == timer);
+        RLOCK_ASSERT(heap->items[1] == timer || !rlock__sooner(timer, heap->items[1]));
     }
 }
 
@@ -2042,6 +2057,7 @@ typedef struct rlock__pool {
 /* Returns memory that is all zero, or NULL. */
 static void *rlock__pool_take(rlock__pool *pool, size_t size) {
     void *thing = pool->kept;
+    RLOCK_ASSERT(size >= sizeof pool->kept && (!thing || pool->count));
     if (thing) {
         memcpy(&pool->kept, thing, sizeof pool->kept);
         return memset(thing, 0, size);
@@ -2065,6 +2081,7 @@ static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
 
 /* Sees that there are so many, with those in use, and one that is not. False: no memory. */
 static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) {
+    RLOCK_ASSERT(size >= sizeof pool->kept);
     while (pool->count < count || !pool->kept) {
         void *thing = rlock__alloc(size);
         if (!thing) {
@@ -2079,6 +2096,7 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
 
 RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
+    RLOCK_ASSERT(thing && thing != pool->kept);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
     rlock__pool_trim(pool, most);
@@ -2206,6 +2224,7 @@ static int64_t rlock__clock(rlock_client *client) {
     if (now_us + client->stepped_us < client->clock_us) {
         client->stepped_us = client->clock_us - now_us;
     }
+    RLOCK_ASSERT(client->stepped_us >= 0);
     client->clock_us = now_us + client->stepped_us;
     return client->clock_us;
 }
@@ -2247,6 +2266,7 @@ RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    RLOCK_ASSERT(ready->of <= RLOCK__OF_DRAIN && rlock__list_empty(&ready->link));
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -2257,6 +2277,7 @@ static bool rlock__alive(const rlock_client *client) {
 }
 
 static int64_t rlock__due_us(const rlock_client *client) {
+    RLOCK_ASSERT(client->timers.count <= client->timers.reserved);
     if (client->unsent || !rlock__list_empty(&client->ready) ||
         !rlock__list_empty(&client->batch)) {
         return 0;
@@ -2268,6 +2289,7 @@ static int64_t rlock__due_us(const rlock_client *client) {
  * child of fork() leaves the loop alone: no caller is one. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     if (!client->armed_us) {
         return; /* as in every call from a callback but the first */
     }
@@ -2275,6 +2297,7 @@ static void rlock__arm(rlock_client *client) {
     if (due_us >= client->armed_us) {
         return;
     }
+    RLOCK_ASSERT(due_us >= 0);
     client->armed_us = due_us;
     delay_us = due_us ? due_us - rlock__clock(client) : 0;
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
@@ -2294,6 +2317,7 @@ static void rlock__rest(rlock_client *client) {
 }
 
 static void rlock__enter(rlock_client *client) {
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->now_us = rlock__clock(client);
     client->depth++;
 }
@@ -2302,6 +2326,7 @@ static void rlock__client_destroy(rlock_client *client) {
     if (client->depth || client->handles) {
         return;
     }
+    RLOCK_ASSERT(!client->gates.count && rlock__list_empty(&client->questions));
     rlock__dealloc(client->gates.buckets);
     RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
                  !client->flights.count);
@@ -2346,6 +2371,7 @@ static void rlock__settle(rlock_client *client) {
            client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
+        RLOCK_ASSERT(!timer->index && timer->fire);
         timer->fire(timer);
     }
 }
@@ -2530,6 +2556,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
 void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
     RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
+    RLOCK_ASSERT(!timer->index);
     rlock__heap_unreserve(&client->timers);
 }
 
@@ -2544,6 +2571,7 @@ void rlock_client_plans(rlock_client *client, bool more) {
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
     int result = 0;
+    RLOCK_ASSERT(!events || (fd >= 0 && io->ready));
     io->client = client;
     if (events != io->watched && !rlock__forked(client)) {
         io->watched = events;
@@ -2556,6 +2584,7 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
 }
 
 int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    RLOCK_ASSERT(name->resolved);
     name->client = client;
     return client->loop.resolve && !rlock__forked(client)
                ? client->loop.resolve(client->loop_state, name, host)
@@ -2589,6 +2618,7 @@ static uint32_t rlock__request_keys(const rlock_request *request) {
 static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
                                size_t *len) {
     const uint32_t *lens = RLOCK__HAS_KINDS && request->terms ? request->terms->lens : NULL;
+    RLOCK_ASSERT(i <= rlock__request_keys(request));
     *key = i && lens ? *key + *len + 1 : request->key;
     *len = lens && i < request->terms->count ? lens[i] : request->key_len;
     return i < rlock__request_keys(request);
@@ -2597,6 +2627,7 @@ static bool rlock__request_key(const rlock_request *request, uint32_t i, const c
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
  * have the same letter; a request with another one is of the wrong type there. */
 static char rlock__letter_of(rlock_kind kind) {
+    RLOCK_ASSERT((unsigned)kind <= RLOCK_KIND_SEMAPHORE);
     return "mfwws"[kind]; /* [rlock_kind] */
 }
 
@@ -2618,6 +2649,7 @@ static bool rlock__may_exist(const rlock_answer *answer) {
 /* Returns how long to wait before a token is released once more: the longer, the longer its lease
  * may keep the key. */
 static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
+    RLOCK_ASSERT(lease_ms >= 0);
     return rlock__min(lease_ms < 200 ? 10000 : lease_ms * 50, 500000);
 }
 
@@ -2632,6 +2664,7 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
     RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
+    RLOCK_ASSERT(*over_us >= 0);
     if ((!fault && answer->settled) || (heard && *over_us && *over_us <= now_us)) {
         return true;
     }
@@ -2694,11 +2727,13 @@ RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock_
 }
 
 static bool rlock__within(int64_t value, int64_t least, int64_t most) {
+    RLOCK_ASSERT(least <= most);
     return value == 0 || (value >= least && value <= most);
 }
 
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
+    RLOCK_ASSERT(row->least <= row->most);
     n = rlock__line_number(line, n, " is not ", row->least);
     rlock__line_number(line, n, " to ", row->most);
 }
@@ -2720,6 +2755,7 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
                         RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
         return false;
     }
+    RLOCK_ASSERT(config->command_timeout_ms > 0 && config->poll_ms > 0);
     if (!config->replicas_ms) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
@@ -15837,4 +15873,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: c7bd50edb5da6193 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 73075ff0de79d1c5 */

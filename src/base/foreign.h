@@ -75,6 +75,7 @@ static size_t rlock__utf8(const char *text, size_t len, uint32_t *code) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char *s = (const unsigned char *)text;
     size_t n = rlock__utf8_size(s[0]), i;
+    RLOCK_ASSERT(n <= 4);
     *code = n == 1 ? s[0] : s[0] & (0xffu >> n);
     for (i = 1; i < n; i++) {
         if (i >= len || (s[i] & 0xc0) != 0x80) {
@@ -115,6 +116,7 @@ RLOCK__NOINLINE static size_t rlock__line_foreign(const rlock__secret *secrets, 
             continue;
         }
         size = rlock__utf8(at, 4, &code); /* a NUL ends it before */
+        RLOCK_ASSERT(size <= 4);
         if (size && rlock__is_plain(code)) {
             char shown[5] = {0, 0, 0, 0, 0};
             memcpy(shown, at, size);

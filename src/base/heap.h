@@ -39,11 +39,13 @@ static bool rlock__heap_resize(rlock__heap *heap, uint32_t room) {
 }
 
 static bool rlock__heap_reserve(rlock__heap *heap) {
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     if (heap->reserved + 1 >= heap->room &&
         !rlock__heap_resize(heap, heap->room ? heap->room * 2 : RLOCK__HEAP_MIN)) {
         return false;
     }
     heap->reserved++;
+    RLOCK_ASSERT(heap->reserved < heap->room);
     return true;
 }
 
@@ -67,6 +69,7 @@ static void rlock__heap_put(rlock__heap *heap, uint32_t index, rlock_timer *time
 static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     while (index > 1 && rlock__sooner(timer, heap->items[index / 2])) {
         rlock__heap_put(heap, index, heap->items[index / 2]);
         index /= 2;
@@ -77,6 +80,7 @@ static void rlock__heap_rise(rlock__heap *heap, uint32_t index) {
 static void rlock__heap_sink(rlock__heap *heap, uint32_t index) {
     rlock_timer *timer = heap->items[index];
     RLOCK_ASSERT(index && index <= heap->count);
+    RLOCK_ASSERT(heap->count <= heap->reserved);
     while (index * 2 <= heap->count) {
         uint32_t child = index * 2;
         if (child < heap->count && rlock__sooner(heap->items[child + 1], heap->items[child])) {
@@ -120,6 +124,8 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
         heap->count++;
         rlock__heap_put(heap, heap->count, timer);
         rlock__heap_rise(heap, heap->count);
+        RLOCK_ASSERT(heap->items[timer->index] == timer);
+        RLOCK_ASSERT(heap->items[1] == timer || !rlock__sooner(timer, heap->items[1]));
     }
 }
 

@@ -39,6 +39,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
 /* Everything in `from` goes to the end of `list`. */
 static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
+    RLOCK_ASSERT(from->prev->next == from && list->prev->next == list);
     if (from->next != from) {
         from->next->prev = list->prev;
         list->prev->next = from->next;

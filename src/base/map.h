@@ -96,6 +96,7 @@ static rlock__item *rlock__map_find(const rlock__map *map, const char *key, size
 /* Another item with the key of this one, or NULL. */
 static rlock__item *rlock__map_same(const rlock__item *item) {
     rlock__item *same = RLOCK__HAS_KINDS ? item->next : NULL; /* else each thing has its own key */
+    RLOCK_ASSERT(item->thing);
     while (same && !rlock__key_is(same, item->hash, item->key, item->key_len)) {
         same = same->next;
     }
@@ -105,6 +106,7 @@ static rlock__item *rlock__map_same(const rlock__item *item) {
 static void rlock__map_grow(rlock__map *map) {
     uint32_t size = map->size * 2, i;
     rlock__item **buckets = (rlock__item **)rlock__alloc(size * sizeof *buckets);
+    RLOCK_ASSERT(map->buckets && size > map->size);
     if (!buckets) {
         return; /* longer chains, nothing worse */
     }
@@ -143,6 +145,7 @@ static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, cons
 RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item) {
     rlock__item **at = &map->buckets[item->hash & (map->size - 1)];
     RLOCK_ASSERT(map->count);
+    RLOCK_ASSERT(rlock__hash(map, item->key, item->key_len) == item->hash);
     while (*at != item) {
         RLOCK_ASSERT(*at);
         at = &(*at)->next;
@@ -154,6 +157,7 @@ RLOCK__NOINLINE static void rlock__map_remove(rlock__map *map, rlock__item *item
 /* The item after `item`, in no order; the first after NULL. Ask before `item` goes. */
 static rlock__item *rlock__map_next(const rlock__map *map, const rlock__item *item) {
     uint32_t i = item ? (item->hash & (map->size - 1)) + 1 : 0;
+    RLOCK_ASSERT(!item || map->count);
     if (item && item->next) {
         return item->next;
     }

@@ -130,6 +130,7 @@ static uint32_t *rlock__process(void) {
 
 static void *rlock__alloc(size_t size) {
     void *memory = RLOCK_MALLOC(size);
+    RLOCK_ASSERT(size > 0);
     if (memory) {
         memset(memory, 0, size);
     }
@@ -169,6 +170,7 @@ static char *rlock__copy_text(const char *text, bool *failed) {
 /* Appends words, if there are any, to the n bytes of a line; cuts what has no room. */
 RLOCK__NOINLINE static size_t rlock__line_add(char *line, size_t n, const char *between,
                                               const char *words) {
+    RLOCK_ASSERT(n < RLOCK__LINE);
     while (words && (*between || *words) && n < RLOCK__LINE - 1) {
         line[n++] = *between ? *between++ : *words++; /* a store may have written them */
     }

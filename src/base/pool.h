@@ -16,6 +16,7 @@ typedef struct rlock__pool {
 /* Returns memory that is all zero, or NULL. */
 static void *rlock__pool_take(rlock__pool *pool, size_t size) {
     void *thing = pool->kept;
+    RLOCK_ASSERT(size >= sizeof pool->kept && (!thing || pool->count));
     if (thing) {
         memcpy(&pool->kept, thing, sizeof pool->kept);
         return memset(thing, 0, size);
@@ -39,6 +40,7 @@ static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
 
 /* Sees that there are so many, with those in use, and one that is not. False: no memory. */
 static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) {
+    RLOCK_ASSERT(size >= sizeof pool->kept);
     while (pool->count < count || !pool->kept) {
         void *thing = rlock__alloc(size);
         if (!thing) {
@@ -53,6 +55,7 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
 
 RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
     RLOCK_ASSERT(pool->count);
+    RLOCK_ASSERT(thing && thing != pool->kept);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
     rlock__pool_trim(pool, most);

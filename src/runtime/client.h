@@ -135,6 +135,7 @@ static int64_t rlock__clock(rlock_client *client) {
     if (now_us + client->stepped_us < client->clock_us) {
         client->stepped_us = client->clock_us - now_us;
     }
+    RLOCK_ASSERT(client->stepped_us >= 0);
     client->clock_us = now_us + client->stepped_us;
     return client->clock_us;
 }
@@ -176,6 +177,7 @@ RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
+    RLOCK_ASSERT(ready->of <= RLOCK__OF_DRAIN && rlock__list_empty(&ready->link));
     rlock__list_append(&client->ready, &ready->link);
 }
 
@@ -186,6 +188,7 @@ static bool rlock__alive(const rlock_client *client) {
 }
 
 static int64_t rlock__due_us(const rlock_client *client) {
+    RLOCK_ASSERT(client->timers.count <= client->timers.reserved);
     if (client->unsent || !rlock__list_empty(&client->ready) ||
         !rlock__list_empty(&client->batch)) {
         return 0;
@@ -197,6 +200,7 @@ static int64_t rlock__due_us(const rlock_client *client) {
  * child of fork() leaves the loop alone: no caller is one. */
 static void rlock__arm(rlock_client *client) {
     int64_t due_us, delay_us;
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     if (!client->armed_us) {
         return; /* as in every call from a callback but the first */
     }
@@ -204,6 +208,7 @@ static void rlock__arm(rlock_client *client) {
     if (due_us >= client->armed_us) {
         return;
     }
+    RLOCK_ASSERT(due_us >= 0);
     client->armed_us = due_us;
     delay_us = due_us ? due_us - rlock__clock(client) : 0;
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
@@ -223,6 +228,7 @@ static void rlock__rest(rlock_client *client) {
 }
 
 static void rlock__enter(rlock_client *client) {
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED);
     client->now_us = rlock__clock(client);
     client->depth++;
 }
@@ -231,6 +237,7 @@ static void rlock__client_destroy(rlock_client *client) {
     if (client->depth || client->handles) {
         return;
     }
+    RLOCK_ASSERT(!client->gates.count && rlock__list_empty(&client->questions));
     rlock__dealloc(client->gates.buckets);
     RLOCK_ASSERT(!client->claims.count && !client->waiters.count && !client->ops.count &&
                  !client->flights.count);
@@ -275,6 +282,7 @@ static void rlock__settle(rlock_client *client) {
            client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
+        RLOCK_ASSERT(!timer->index && timer->fire);
         timer->fire(timer);
     }
 }
@@ -459,6 +467,7 @@ void rlock_timer_set(rlock_client *client, rlock_timer *timer, int64_t due_us) {
 void rlock_timer_drop(rlock_client *client, rlock_timer *timer) {
     RLOCK_ASSERT(client->timers.reserved);
     rlock__heap_stop(&client->timers, timer);
+    RLOCK_ASSERT(!timer->index);
     rlock__heap_unreserve(&client->timers);
 }
 
@@ -473,6 +482,7 @@ void rlock_client_plans(rlock_client *client, bool more) {
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
     int result = 0;
+    RLOCK_ASSERT(!events || (fd >= 0 && io->ready));
     io->client = client;
     if (events != io->watched && !rlock__forked(client)) {
         io->watched = events;
@@ -485,6 +495,7 @@ int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) 
 }
 
 int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host) {
+    RLOCK_ASSERT(name->resolved);
     name->client = client;
     return client->loop.resolve && !rlock__forked(client)
                ? client->loop.resolve(client->loop_state, name, host)

@@ -19,6 +19,7 @@ static bool rlock__may_exist(const rlock_answer *answer) {
 /* Returns how long to wait before a token is released once more: the longer, the longer its lease
  * may keep the key. */
 static int64_t rlock__clean_up_pause_us(int64_t lease_ms) {
+    RLOCK_ASSERT(lease_ms >= 0);
     return rlock__min(lease_ms < 200 ? 10000 : lease_ms * 50, 500000);
 }
 
@@ -33,6 +34,7 @@ RLOCK__NOINLINE static bool rlock__surely_gone(const rlock_answer *answer, int64
     bool heard =
         !fault || (answer->fault != RLOCK_FAULT_UNKNOWN && answer->fault != RLOCK_FAULT_DOWN);
     RLOCK_ASSERT(longest_ms >= 0 && timeout_ms > 0);
+    RLOCK_ASSERT(*over_us >= 0);
     if ((!fault && answer->settled) || (heard && *over_us && *over_us <= now_us)) {
         return true;
     }

@@ -57,11 +57,13 @@ RLOCK__NOINLINE static void rlock__set_number(rlock_config *config, const rlock_
 }
 
 static bool rlock__within(int64_t value, int64_t least, int64_t most) {
+    RLOCK_ASSERT(least <= most);
     return value == 0 || (value >= least && value <= most);
 }
 
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
+    RLOCK_ASSERT(row->least <= row->most);
     n = rlock__line_number(line, n, " is not ", row->least);
     rlock__line_number(line, n, " to ", row->most);
 }
@@ -83,6 +85,7 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
                         RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
         return false;
     }
+    RLOCK_ASSERT(config->command_timeout_ms > 0 && config->poll_ms > 0);
     if (!config->replicas_ms) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }

@@ -33,6 +33,7 @@ static uint32_t rlock__request_keys(const rlock_request *request) {
 static bool rlock__request_key(const rlock_request *request, uint32_t i, const char **key,
                                size_t *len) {
     const uint32_t *lens = RLOCK__HAS_KINDS && request->terms ? request->terms->lens : NULL;
+    RLOCK_ASSERT(i <= rlock__request_keys(request));
     *key = i && lens ? *key + *len + 1 : request->key;
     *len = lens && i < request->terms->count ? lens[i] : request->key_len;
     return i < rlock__request_keys(request);
@@ -41,6 +42,7 @@ static bool rlock__request_key(const rlock_request *request, uint32_t i, const c
 /* Returns the letter of a kind. The kinds that belong together on one key, and share its queue,
  * have the same letter; a request with another one is of the wrong type there. */
 static char rlock__letter_of(rlock_kind kind) {
+    RLOCK_ASSERT((unsigned)kind <= RLOCK_KIND_SEMAPHORE);
     return "mfwws"[kind]; /* [rlock_kind] */
 }
 
