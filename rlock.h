@@ -2834,6 +2834,7 @@ static rlock__entry *rlock__entry_find(rlock__memory *memory, const char *key, s
 
 static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
     RLOCK_ASSERT(rlock__list_empty(&member->notified) || member->session);
+    RLOCK_ASSERT(member->entry && member->link.next != &member->link);
     rlock__list_remove(&member->notified);
     rlock__list_remove(&member->link);
     rlock__list_append(&memory->spare, &member->link);
@@ -2843,6 +2844,7 @@ static void rlock__member_drop(rlock__memory *memory, rlock__member *member) {
 static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *entry,
                                         rlock_link *list, const rlock_request *request) {
     rlock__member *member = RLOCK__FIRST(&session->memory->spare, rlock__member, link);
+    RLOCK_ASSERT(entry && entry->item.thing == entry);
     if (member) {
         rlock__list_remove(&member->link);
     } else {
@@ -2876,6 +2878,7 @@ static rlock__member *rlock__member_find(rlock_link *list, const rlock__session 
 RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
                                                  const rlock_request *request, int64_t now_us) {
     int64_t expires_us = now_us + request->lease_ms * 1000;
+    RLOCK_ASSERT(request->lease_ms >= 0);
     if (member->expires_us < expires_us) {
         member->expires_us = expires_us;
     }
@@ -2883,6 +2886,7 @@ RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
 
 /* Notifies its client, in a dispatch of that client. */
 static void rlock__member_notify(rlock__member *member) {
+    RLOCK_ASSERT(member->entry);
     if (member->session && rlock__list_empty(&member->notified)) {
         rlock__list_append(&member->session->notified, &member->notified);
         rlock_timer_set(member->session->client, &member->session->timer, 0);
@@ -2956,6 +2960,7 @@ static bool rlock__entry_offer(rlock__session *session, rlock__entry *entry, uin
         if (used + member->weight > permits) {
             return false;
         }
+        RLOCK_ASSERT(member->weight && member->entry == entry);
         used += member->weight;
         member->expires_us = now_us + session->offer_us;
         rlock__list_remove(&member->link);
@@ -2981,6 +2986,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
     while (!rlock__list_empty(&entry->watches)) {
         rlock__tracking_free(RLOCK__OF(entry->watches.next, rlock__tracking, link));
     }
+    RLOCK_ASSERT(!entry->watching);
     while (!rlock__list_empty(&entry->holders)) {
         rlock__member_drop(memory, RLOCK__OF(entry->holders.next, rlock__member, link));
     }
@@ -2992,6 +2998,7 @@ static void rlock__entry_free(rlock__memory *memory, rlock__entry *entry) {
 static void rlock__entry_sweep(rlock__memory *memory, int64_t now_us) {
     rlock__entry *entry = RLOCK__OF(memory->entries.next, rlock__entry, link);
     bool held = rlock__entry_used(memory, entry, now_us) || !rlock__list_empty(&entry->holders);
+    RLOCK_ASSERT(!rlock__list_empty(&memory->entries));
     if (!held && rlock__list_empty(&entry->queue) && !entry->watching &&
         entry->permits_us <= now_us) {
         rlock__map_remove(&memory->map, &entry->item);
@@ -3007,6 +3014,7 @@ static rlock__entry *rlock__entry_new(rlock__memory *memory, const char *key, si
     rlock__entry *entry;
     int i;
     RLOCK_ASSERT(len);
+    RLOCK_ASSERT(!rlock__entry_find(memory, key, len));
     for (i = 0; i < 2 && !rlock__list_empty(&memory->entries); i++) {
         rlock__entry_sweep(memory, now_us);
     }
@@ -3047,6 +3055,7 @@ static bool rlock__memory_queue(rlock__session *session, const rlock_request *re
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
     uint64_t writer = request->writer;
+    RLOCK_ASSERT(rlock__is_queued(request) && request->op == RLOCK_OP_ACQUIRE);
     if (writer && rlock__entry_holder(entry, session, writer, now_us)) {
         if (waits) {
             rlock__member_drop(session->memory, waits);
@@ -3073,6 +3082,7 @@ static bool rlock__memory_may(rlock__session *session, const rlock_request *requ
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
     int64_t end_us = RLOCK__NEVER;
     rlock_link *at;
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
     if (rlock__entry_differs(entry, request, now_us)) {
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
         return false;
@@ -3099,6 +3109,7 @@ static bool rlock__memory_hold(rlock__session *session, const rlock_request *req
                                const char *key, size_t len, int64_t now_us) {
     rlock__entry *entry = rlock__entry_find(session->memory, key, len);
     rlock__member *member;
+    RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE && request->lease_ms > 0);
     if (!entry) {
         entry = rlock__entry_new(session->memory, key, len, now_us);
     }
@@ -3141,9 +3152,11 @@ static void rlock__memory_acquire(rlock__session *session, const rlock_request *
             return;
         }
     }
+    RLOCK_ASSERT(answer->outcome == RLOCK_OUTCOME_DONE);
     if (request->fences) {
         answer->fence = memory->fence + 1 > (uint64_t)now_us ? memory->fence + 1 : (uint64_t)now_us;
         memory->fence = answer->fence + request->fences - 1;
+        RLOCK_ASSERT(memory->fence >= answer->fence && answer->fence);
     }
 }
 
@@ -3152,6 +3165,7 @@ static void rlock__memory_release(rlock__session *session, const rlock_request *
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
     rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
+    RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE && (!holder || holder->entry == entry));
     if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(session->memory, waits);
     }
@@ -3173,6 +3187,7 @@ static void rlock__memory_change(rlock__session *session, const rlock_request *r
     const char *key;
     size_t len;
     uint32_t i;
+    RLOCK_ASSERT(request->op == RLOCK_OP_RENEW || release);
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(session->memory, key, len);
         rlock__member *holder =
@@ -3249,6 +3264,7 @@ static void rlock__memory_question(rlock__session *session, const rlock_request 
                                    rlock_answer *answer, int64_t now_us) {
     rlock__memory *memory = session->memory;
     rlock__entry *entry = rlock__entry_find(memory, request->key, request->key_len);
+    RLOCK_ASSERT(request->op >= RLOCK_OP_INSPECT);
     memset(&memory->info, 0, sizeof memory->info);
     memory->info.position = -1;
     answer->info = &memory->info;
@@ -3289,6 +3305,7 @@ static void rlock__memory_execute(rlock__session *session, rlock_link *requests,
         rlock_answer answer;
         memset(&answer, 0, sizeof answer);
         answer.settled = true;
+        RLOCK_ASSERT(request->key_len && request->op <= RLOCK_OP_SET_PERMITS);
         rlock__list_remove(&request->store.link);
         if (request->op == RLOCK_OP_ACQUIRE) {
             rlock__memory_acquire(session, request, &answer, now_us);
@@ -3393,6 +3410,7 @@ static void rlock__memory_track(void *state, const char *key, size_t len, bool o
         rlock__list_append(&entry->watches, &watch->link);
     }
     if (watch && watch->on != on) {
+        RLOCK_ASSERT(on || entry->watching);
         watch->on = on;
         entry->watching = on ? entry->watching + 1 : entry->watching - 1;
     }
@@ -3430,9 +3448,11 @@ static void rlock__memory_close(void *state) {
     rlock__session *session = (rlock__session *)state;
     rlock_link *at;
     rlock__memory_execute(session, &session->requests, NULL); /* releases above all */
+    RLOCK_ASSERT(rlock__list_empty(&session->requests));
     for (at = session->memory->entries.next; at != &session->memory->entries; at = at->next) {
         rlock__entry_leave(RLOCK__OF(at, rlock__entry, link), session);
     }
+    RLOCK_ASSERT(rlock__list_empty(&session->woken) && rlock__list_empty(&session->notified));
     rlock_timer_drop(session->client, &session->timer);
     rlock__dealloc(session);
 }
@@ -15873,4 +15893,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 73075ff0de79d1c5 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 71162477ebd5946a */
