@@ -4613,6 +4613,7 @@ static bool rlock__is_host(const char *host, size_t len) {
             return false;
         }
     }
+    RLOCK_ASSERT(i <= RLOCK__HOST_MAX);
     text[i] = 0;
     return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
 }
@@ -4704,6 +4705,7 @@ static void rlock__address_text(const rlock__address *address, char *text) {
     bool six = address->any.sa_family == AF_INET6;
     const void *number =
         six ? (const void *)&address->in6.sin6_addr : (const void *)&address->in.sin_addr;
+    RLOCK_ASSERT(address->any.sa_family == AF_INET || six);
     text[0] = 0;
     inet_ntop(address->any.sa_family, number, text, RLOCK__ADDRESS_MAX);
     if (six && address->in6.sin6_scope_id) {
@@ -4727,6 +4729,7 @@ static void rlock__endpoint_found(rlock__endpoint *endpoint,
                    family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
+    RLOCK_ASSERT(endpoint->count <= RLOCK__ADDRESSES);
     if (!endpoint->count && endpoint->good.any.sa_family) {
         endpoint->found[0] = endpoint->good;
         endpoint->count = 1;
@@ -4778,6 +4781,7 @@ static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
 static int64_t rlock__endpoint_patience_us(const rlock__endpoint *endpoint, int64_t timeout_us) {
     int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
+    RLOCK_ASSERT(timeout_us > 0);
     for (i = 0; i < endpoint->failures && us < timeout_us; i++) {
         us *= 2;
     }
@@ -4788,6 +4792,7 @@ static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
     endpoint->failures = 0;
 #if RLOCK__HAS_NAMES
     if (endpoint->count) {
+        RLOCK_ASSERT(endpoint->at < endpoint->count);
         endpoint->good = endpoint->found[endpoint->at];
     }
 #endif
@@ -4795,6 +4800,7 @@ static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
 
 /* Starts to connect to the address whose turn it is. */
 static redisAsyncContext *rlock__endpoint_connect(const rlock__endpoint *endpoint) {
+    RLOCK_ASSERT(endpoint->port > 0 && endpoint->port <= 65535);
 #if RLOCK__HAS_NAMES
     if (endpoint->count) {
         char text[RLOCK__ADDRESS_MAX];
@@ -4889,6 +4895,7 @@ static const rlock__error *rlock__error_of(const char *text) {
         known += strlen(known) + 1;
         known = *known ? known : (++error)->words;
     }
+    RLOCK_ASSERT((size_t)(error - rlock__errors) < sizeof rlock__errors / sizeof *rlock__errors);
     return error;
 }
 
@@ -4904,6 +4911,7 @@ static bool rlock__redirected(const char *text) {
 
 static bool rlock__reserve(rlock__redis *redis, size_t room) {
     char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
+    RLOCK_ASSERT(redis->length <= redis->room);
     if (buffer) {
         memcpy(buffer, redis->buffer, redis->length);
         rlock__dealloc(redis->buffer);
@@ -4915,6 +4923,7 @@ static bool rlock__reserve(rlock__redis *redis, size_t room) {
 
 /* Returns where so many bytes more go; NULL: there is no room for them, nor for what follows. */
 static char *rlock__put_at(rlock__redis *redis, size_t len) {
+    RLOCK_ASSERT(redis->overflow || redis->length < redis->room);
     if (redis->length + len >= redis->room && !redis->overflow) {
         redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
     }
@@ -4933,6 +4942,7 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
 /* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
 static size_t rlock__head_text(char *at, char kind, size_t count) {
     size_t n = 1 + rlock__digits(at + 1, count);
+    RLOCK_ASSERT(kind == '*' || kind == '$');
     at[0] = kind;
     at[n++] = '\r';
     at[n++] = '\n';
@@ -4945,6 +4955,7 @@ static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+    RLOCK_ASSERT(arguments > 0);
     redis->length = 0;
     redis->overflow = false;
     rlock__put_count(redis, '*', arguments);
@@ -4957,6 +4968,7 @@ static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len)
         memcpy(at + n, bytes, len);
         memcpy(at + n + len, "\r\n", 3);
         redis->length += n + len + 2;
+        RLOCK_ASSERT(redis->length < redis->room);
     }
 }
 
@@ -5032,6 +5044,7 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
 static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
     size_t n = rlock__token(redis->client, text, token);
+    RLOCK_ASSERT(letter && letter != 'm');
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
     text[n++] = letter;
@@ -5063,6 +5076,8 @@ RLOCK__NOINLINE static uint8_t rlock__encoding(const rlock__redis *redis,
 
 static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    RLOCK_ASSERT(!RLOCK__HAS_KINDS || !request->terms);
+    RLOCK_ASSERT(!acquire || request->lease_ms > 0);
     rlock__put_command(redis, acquire ? 6 : 3);
     rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
     rlock__put_bytes(redis, request->key, request->key_len);
@@ -5092,6 +5107,7 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
 
 RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
                                                     const rlock_request *request) {
+    RLOCK_ASSERT(request->op < sizeof rlock__scripts[0] / sizeof rlock__scripts[0][0]);
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
@@ -5099,6 +5115,7 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
 
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
+    RLOCK_ASSERT(script && keys);
     if (full) {
         rlock__put_text(redis, "EVAL");
         rlock__put_text(redis, script + RLOCK__SHA);
@@ -5135,6 +5152,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     uint32_t keys = rlock__request_keys(request), arguments = 0, i;
     const char *key;
     size_t len;
+    RLOCK_ASSERT(!(renew && sharded) && !rlock__is_queued(request));
     if (!question) { /* they are put below, in this order */
         arguments++;
     }
@@ -5180,6 +5198,8 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
     char letter = rlock__letter(request);
+    RLOCK_ASSERT(request->op < sizeof arguments);
+    RLOCK_ASSERT(terms->weight && terms->permits);
     rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
@@ -5227,6 +5247,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
+    RLOCK_ASSERT(command->op == RLOCK_OP_RENEW);
     rlock__put_command(redis, 6u + 2u * command->count);
     rlock__put_eval(redis, rlock__lua_string_renew_many, command->encoding == RLOCK__AS_EVAL,
                     command->count);
@@ -5434,6 +5455,7 @@ static void rlock__conn_error(rlock__conn *conn, rlock_fault fault, const char *
     conn->fault = fault;
     conn->repeats = same ? conn->repeats + 1 : 0;
     strncpy(conn->text, text, sizeof conn->text - 1); /* its last byte stays a NUL */
+    RLOCK_ASSERT(!conn->text[sizeof conn->text - 1]);
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
@@ -5484,6 +5506,7 @@ static void rlock__conn_fail_why(rlock__conn *conn, rlock_fault fault, const cha
 static void rlock__want_nothing(void *data) {
     rlock__conn *conn = (rlock__conn *)data;
     struct linger now; /* what the kernel still holds must not be sent later */
+    RLOCK_ASSERT(conn->ac && conn->fd >= 0);
     now.l_onoff = 1;
     now.l_linger = 0;
     if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
@@ -5507,6 +5530,7 @@ static void rlock__want_nothing(void *data) {
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
     int64_t timeout_us = conn->redis->timeout_us;
+    RLOCK_ASSERT(timeout_us > 0);
     return rlock__is_sentinel(conn) ? rlock__endpoint_patience_us(conn->endpoint, timeout_us)
                                     : timeout_us;
 }
@@ -5526,6 +5550,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     rlock__redis *redis = conn->redis;
     int64_t timeout_us = rlock__conn_timeout_us(conn);
     RLOCK_ASSERT(conn->ac);
+    RLOCK_ASSERT(redis->overflow || (redis->length && redis->length < redis->room));
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE);
     if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
         return false;
@@ -5552,6 +5578,7 @@ static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */
 static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac && (redis->overflow || redis->length < redis->room));
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
         rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -5567,6 +5594,7 @@ static bool rlock__conn_usable(const rlock__conn *conn) {
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE);
     if (conn->outstanding) {
         conn->outstanding--;
     }
@@ -5583,6 +5611,7 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    RLOCK_ASSERT(command->count && command->requests[0]);
     if (!command->requests[0]->store.own[RLOCK__ASKING]) {
         return true;
     }
@@ -5593,6 +5622,7 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 /* Sends the command that was formatted last. */
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
+    RLOCK_ASSERT(command->redis == redis && command->count);
     if (!sent && command->requests[0]
                      ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
@@ -5602,6 +5632,7 @@ static bool rlock__command_send(rlock__redis *redis, rlock__command *command, re
 
 /* True if that connection was one to this server, and not to another node of a cluster. */
 static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
+    RLOCK_ASSERT(redis->first_epoch <= redis->last_epoch);
     return epoch > redis->first_epoch && epoch <= redis->last_epoch;
 }
 
@@ -5669,6 +5700,7 @@ static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const
     const char *former = redis->commands.run_id;
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;
+    RLOCK_ASSERT(redis->epoch > redis->first_epoch);
     memset(&peer, 0, sizeof peer);
     if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
         peer.ss_family = AF_UNSPEC;
@@ -5715,6 +5747,7 @@ static void rlock__redis_pushing(rlock__redis *redis) {
 /* Sets the timer of a connection. */
 RLOCK__NOINLINE static void rlock__conn_wait(rlock__conn *conn, int64_t us) {
     rlock_client *client = conn->redis->client;
+    RLOCK_ASSERT(us >= 0);
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + us);
 }
 
@@ -5722,6 +5755,7 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
     uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
     int64_t jittered = (int64_t)(rlock_client_random(conn->redis->client) % (limit * 500u + 1u));
+    RLOCK_ASSERT(conn->backoff_ms <= RLOCK__BACKOFF_MAX_MS);
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
         conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
@@ -6004,6 +6038,7 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
     char always[sizeof RLOCK__CHANNEL_HEAD + 1 + 36] = RLOCK__CHANNEL_HEAD "{";
     char *end = always + sizeof RLOCK__CHANNEL_HEAD;
     redisReadTask last = *task;
+    RLOCK_ASSERT(task->parent && task->idx >= 0 && task->idx <= 2);
     if (task->idx == 0) {
         memcpy(always, "message", 7);
         return conn->make->createString(task, always, 7);
@@ -6112,6 +6147,7 @@ static void *rlock__make_bool(const redisReadTask *task, int value) {
 #endif
 
 static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
+    RLOCK_ASSERT(conn->ac == ac);
     conn->make = ac->c.reader->fn;
     conn->guard = *conn->make;
     conn->guard.createString = rlock__make_string;
@@ -6128,6 +6164,7 @@ static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
 }
 
 static void rlock__conn_wanted(rlock__conn *conn) {
+    RLOCK_ASSERT(!conn->redis->closing);
     conn->wanted = true;
     if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
         rlock_timer_set(conn->redis->client, &conn->timer, 0);
@@ -6162,6 +6199,7 @@ static void rlock__conn_end(rlock__conn *conn) {
         ac->data = NULL;
         redisAsyncFree(ac);
     }
+    RLOCK_ASSERT(!conn->ac);
     if (conn->redis) {
         rlock_timer_drop(conn->redis->client, &conn->timer);
     }
@@ -6181,6 +6219,7 @@ static void rlock__conn_end(rlock__conn *conn) {
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    RLOCK_ASSERT(!redis->closing);
     answer->settled = !request->store.note || request->store.note == redis->epoch ||
                       rlock__epoch_gone(redis, request->store.note);
     if (answer->settled && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
@@ -6192,6 +6231,7 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
 static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
                                 const char *text) {
     rlock_answer answer;
+    RLOCK_ASSERT(!redis->closing);
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
@@ -6221,6 +6261,7 @@ static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request
  * are kept move to its head: those before have been answered. */
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     rlock__command *command = (rlock__command *)request->store.data;
+    RLOCK_ASSERT(command && command->redis == redis);
     if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
         rlock__answer_now(redis, request, answer);
         return;
@@ -6233,6 +6274,7 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
 
 /* Puts a command away whose reply was read. */
 static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    RLOCK_ASSERT(command->kept <= command->count);
     if (command->kept) {
         command->count = command->kept;
         rlock__list_append(&redis->sync->kept, &command->link);
@@ -6252,6 +6294,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     bool answers = request && !redis->closing;
     bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
+    RLOCK_ASSERT(command->count && redis->sync);
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
@@ -6275,6 +6318,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
 /* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
 static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     rlock_request back = *command->requests[0];
+    RLOCK_ASSERT(command->requests[0]->op == RLOCK_OP_ACQUIRE);
     back.op = RLOCK_OP_RELEASE;
     back.flags = 0;
     back.fences = 0;
@@ -6293,6 +6337,7 @@ static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
     bool counted = reply->type == REDIS_REPLY_INTEGER;
     char number[21];
     size_t n;
+    RLOCK_ASSERT(sync->replicas > 0);
     if (counted) {
         number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
         n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
@@ -6313,6 +6358,7 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
                                bool synced) {
     bool back = false;
     uint32_t i;
+    RLOCK_ASSERT(command->count && command->kept == command->count);
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         rlock_answer answer;
@@ -6355,6 +6401,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         return; /* rlock__redis_free finds what was kept */
     }
     redis = conn->redis;
+    RLOCK_ASSERT(redis->sync->out);
     redis->sync->out = false;
     if (reply) {
         rlock__conn_answered(conn);
@@ -6371,6 +6418,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 static void rlock__sync_ask(rlock__redis *redis) {
     rlock__sync *sync = redis->sync;
     if (sync && sync->wanted && !sync->out && !sync->opens) {
+        RLOCK_ASSERT(sync->replicas > 0 && sync->ms > 0);
         sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
         rlock__put_number(redis, (uint64_t)sync->replicas);
@@ -6435,6 +6483,7 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
 /* Closes the command connection, which is failing: nobody is asked any more about what was sent on
  * it. */
 static void rlock__commands_failed(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->commands.failing);
 #if RLOCK__HAS_REPLICAS
     if (redis->sync) {
         redis->sync->wanted = false;
@@ -6469,6 +6518,7 @@ static void rlock__notified_by(rlock__redis *redis, const char *text, size_t len
 static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
+    RLOCK_ASSERT(redis->push.state == RLOCK__CONN_READY);
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
         redis->notify = RLOCK__NOTIFY_ON;
     } else if (!redis->subscribed) {
@@ -6497,6 +6547,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
     RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
     redis = conn->redis;
+    RLOCK_ASSERT(conn == &redis->push);
     channel = reply->element[1];
     payload = reply->element[2];
     if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
@@ -6527,6 +6578,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 /* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__push_subscribe(rlock__redis *redis) {
     RLOCK_ASSERT(redis->push.ac);
+    RLOCK_ASSERT(redis->push.state == RLOCK__CONN_READY);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
@@ -6587,6 +6639,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     redis = conn->redis;
+    RLOCK_ASSERT(conn == &redis->commands);
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
     if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {
@@ -6733,6 +6786,7 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
 /* Leads a connection to another host. */
 static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
     rlock__endpoint *endpoint = conn->endpoint;
+    RLOCK_ASSERT(host && port > 0 && port <= 65535);
     endpoint->host = host;
     endpoint->port = port;
 #if RLOCK__HAS_NAMES
@@ -6745,6 +6799,7 @@ static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
+    RLOCK_ASSERT(sentinel->at < sentinel->count);
     rlock__endpoint_move(&sentinel->conn, host->name, host->port);
 }
 
@@ -6777,6 +6832,7 @@ static void rlock__sentinel_resumes(rlock__redis *redis) {
 static void rlock__sentinel_answered(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_READY);
     if (!sentinel->heard) {
         sentinel->heard = true;
         conn->text[0] = 0;
@@ -6822,6 +6878,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
         rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
+    RLOCK_ASSERT(sentinel->named && sentinel->conn.state == RLOCK__CONN_READY);
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
         rlock__sentinel_moved(redis, sentinel->named, sentinel->named_port);
         sentinel->named = NULL;
@@ -6929,6 +6986,7 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
     if (!sentinel) {
         return false;
     }
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_OPENING && !redis->commands.ac);
     sentinel->waited = true;
     if (sentinel->misled) {
         sentinel->misled = false;
@@ -6955,6 +7013,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
     bool doubted = 2 * sentinel->behind > sentinel->count;
+    RLOCK_ASSERT(sentinel->behind <= sentinel->count);
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
     conn->endpoint->failures++;
@@ -6980,6 +7039,7 @@ static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__conn_more(conn);
     bool last = !conn->walks;
+    RLOCK_ASSERT(sentinel->silent < sentinel->count);
     if (conn->state == RLOCK__CONN_READY) {
         rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
                            rlock_client_now_us(redis->client) - conn->ready_us);
@@ -7108,6 +7168,8 @@ static void rlock__put_quarantine(rlock__redis *redis) {
     const rlock__quarantine *quarantine = redis->quarantine;
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
+    RLOCK_ASSERT(*quarantine->marker && quarantine->ms > 0);
+    RLOCK_ASSERT(!known || known_us >= 0);
     rlock__put_command(redis, known ? 8 : 5);
     rlock__put_eval(redis, rlock__lua_quarantine, true, 1);
     rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
@@ -7183,6 +7245,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     const redisReply *reply = (const redisReply *)raw;
     rlock__redis *redis = (rlock__redis *)data;
     bool before;
+    RLOCK_ASSERT(redis->quarantine->asked);
     redis->quarantine->asked--;
     if (!conn || !reply) {
         return;
@@ -7225,6 +7288,7 @@ static void rlock__quarantine_fire(rlock_timer *timer) {
 /* False: there is no memory. */
 static bool rlock__quarantine_init(rlock__redis *redis, const rlock_config *config) {
     rlock__quarantine *quarantine;
+    RLOCK_ASSERT(!redis->quarantine);
     if (!config->quarantine_ms) {
         return true;
     }
@@ -7258,6 +7322,7 @@ static void rlock__quarantine_free(rlock__redis *redis) {
 
 /* The handshake is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__handshake_over(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY && redis->dead_up_to <= redis->epoch);
     if (redis->lost_epoch > redis->dead_up_to) {
         redis->alive_up_to = redis->lost_epoch;
     }
@@ -7277,6 +7342,7 @@ static void rlock__handshake_over(rlock__redis *redis) {
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE && !conn->outstanding);
     conn->state = RLOCK__CONN_READY;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
@@ -7304,6 +7370,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
 static bool rlock__step_optional(int step, const char *text) {
     rlock_fault fault = rlock__classify(text);
     bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return step == RLOCK__STEP_QUARANTINE ||
            (step >= RLOCK__STEP_NAME && alone && fault != RLOCK_FAULT_BUSY);
 }
@@ -7350,6 +7417,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     }
     redis = conn->redis;
     words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
@@ -7394,6 +7462,8 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
         "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
 #if RLOCK__HAS_REPLICAS
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
@@ -7419,6 +7489,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
     RLOCK_ASSERT(!conn->outstanding && !conn->failing);
+    RLOCK_ASSERT(conn->step >= 0 && conn->step <= RLOCK__STEPS);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -7466,6 +7537,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->outstanding);
     conn->state = RLOCK__CONN_HANDSHAKE;
     conn->redis->stats->connects++;
     conn->step = 0;
@@ -7520,6 +7592,7 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    RLOCK_ASSERT(conn->ac);
     rlock__conn_prepare(conn);
     if (!conn->failing && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
@@ -7544,6 +7617,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 /* Takes over a context on which a connect was started. */
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     RLOCK_ASSERT(!conn->ac);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING);
     if (!ac || ac->err) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
@@ -7573,6 +7647,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
     if (conn == &conn->redis->commands) {
         conn->redis->epoch++;
+        RLOCK_ASSERT(conn->redis->dead_up_to < conn->redis->epoch);
     }
 }
 
@@ -7580,6 +7655,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     if (rlock__endpoint_more(conn->endpoint)) {
         patience_us = rlock__endpoint_patience_us(conn->endpoint, redis->timeout_us);
     }
@@ -7597,6 +7673,7 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     rlock__endpoint_found(conn->endpoint, addresses, count);
     if (conn->endpoint->count) {
         rlock__conn_dial(conn);
@@ -7633,6 +7710,7 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
         lookup = lookup->next;
         count++;
     }
+    RLOCK_ASSERT(count <= RLOCK__LOOKUPS);
     if (lookup || count == RLOCK__LOOKUPS) {
         return lookup;
     }
@@ -7693,6 +7771,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
+    RLOCK_ASSERT(!conn->failing && !conn->outstanding);
     conn->state = RLOCK__CONN_OPENING;
     conn->error_kept = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
@@ -7717,6 +7796,7 @@ static void rlock__conn_open(rlock__conn *conn) {
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool moved = conn->moved, resolving;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
@@ -7746,6 +7826,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
 /* Does what is due on a connection on which no answer is late. */
 static void rlock__conn_idles(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE && conn->ac);
     if (conn->outstanding ||
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;
@@ -7816,6 +7897,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     RLOCK_ASSERT(request->key_len);
+    RLOCK_ASSERT(urgent || request->op <= RLOCK_OP_RENEW);
+    RLOCK_ASSERT(!redis->closing);
     request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEST;
     request->store.stage = RLOCK__QUEUED;
     request->store.own[RLOCK__ASKING] = 0;
@@ -7836,6 +7919,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
         rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
+            RLOCK_ASSERT(i < command->count);
             i++;
         }
         command->requests[i] = NULL;
@@ -7849,6 +7933,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
                                                  uint8_t encoding) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    RLOCK_ASSERT(encoding != RLOCK__AS_PLAIN && !redis->closing);
     request->store.own[RLOCK__ENCODING] = encoding;
     request->next = 0; /* it may have asked already */
     request->store.stage = RLOCK__QUEUED;
@@ -7859,6 +7944,7 @@ RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_requ
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
     bool behind = request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEHIND;
+    RLOCK_ASSERT(request->store.own[RLOCK__ENCODING] <= RLOCK__AS_FULL);
     if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
     } else if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
@@ -7881,6 +7967,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
@@ -7962,6 +8049,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     uint32_t i;
     RLOCK_ASSERT(redis->bytes >= command->bytes);
     RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
+    RLOCK_ASSERT(command->kept == 0 && command->requests);
     (void)ac;
     redis->bytes -= command->bytes;
     redis->script_in_flight = command->tells ? NULL : redis->script_in_flight;
@@ -8031,6 +8119,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
             break;
         }
         rlock__list_remove(&request->store.link);
+        RLOCK_ASSERT(command->requests != &command->one || !command->count);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -8040,6 +8129,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     RLOCK_ASSERT(command->count);
+    RLOCK_ASSERT(command->count <= RLOCK__BATCH && command->redis == redis);
     command->tells = false;
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
@@ -8089,6 +8179,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    RLOCK_ASSERT(!rlock__list_empty(queue) && first->store.stage == RLOCK__QUEUED);
 #if RLOCK__HAS_REPLICAS
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
         rlock__list_remove(&first->store.link);
@@ -8179,6 +8270,7 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
     int64_t now_us = 0;
+    RLOCK_ASSERT(!redis->closing);
 #if RLOCK__HAS_REPLICAS
     if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
@@ -8257,6 +8349,7 @@ static bool rlock__conn_speaks(const rlock__conn *conn) {
 
 /* Sends what was formatted last, of whose answer nobody hears. */
 static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+    RLOCK_ASSERT(redis->closing);
     rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
     if (aside) {
         rlock__conn_add(&redis->push);
@@ -8265,6 +8358,7 @@ static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
 
 /* Where nothing is subscribed to, a connection takes all commands. */
 static void rlock__push_unsubscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->closing && redis->push.ac);
     rlock__put_words(redis, "UNSUBSCRIBE", 0);
     rlock__conn_add(&redis->push);
     if (redis->sharded) {
@@ -8274,6 +8368,7 @@ static void rlock__push_unsubscribe(rlock__redis *redis) {
 }
 
 static void rlock__goodbye_write(rlock__conn *conn) {
+    RLOCK_ASSERT(conn->ac && conn->redis->closing);
     rlock__conn_prepare(conn);
     redisAsyncHandleWrite(conn->ac);
 }
@@ -8289,6 +8384,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     bool aside = false;
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
+    RLOCK_ASSERT(redis->closing);
 #if RLOCK__HAS_REPLICAS
     aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
@@ -8325,6 +8421,7 @@ static void rlock__redis_close(void *state) {
     if (rlock_client_forked(redis->client)) { /* by on_event, when another node was closed */
         return;
     }
+    RLOCK_ASSERT(!redis->closing);
     redis->closing = true;
     rlock__redis_goodbye(redis);
     rlock__conn_left(&redis->commands);
@@ -8642,6 +8739,7 @@ static const char *rlock__url_decode(char *text) {
         }
         out++;
     }
+    RLOCK_ASSERT(out <= text);
     *out = 0;
     return NULL;
 }
@@ -8669,6 +8767,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     const char **field = (const char **)(void *)((char *)config + row->at), *wrong;
     bool again = (url->seen >> i & 1u) != 0;
     int32_t value;
+    RLOCK_ASSERT(i >= 0 && i < RLOCK__URL_ROWS + RLOCK__SETTINGS);
     url->seen |= 1u << i;
     if (row->type == RLOCK__STRING) {
         if (*field) {
@@ -8802,6 +8901,7 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
     }
     *end = 0;
     if (*list == '[') {
+        RLOCK_ASSERT(end > list);
         end[-1] = 0;
         list++;
     }
@@ -9203,10 +9303,12 @@ typedef struct rlock__cluster { /* one client of it */
 struct rlock__cluster;
 
 static bool rlock__bit(const uint8_t *bits, unsigned i) {
+    RLOCK_ASSERT(i < RLOCK__SLOTS);
     return (bits[i / 8] >> i % 8 & 1) != 0;
 }
 
 static void rlock__bit_set(uint8_t *bits, unsigned i) {
+    RLOCK_ASSERT(i < RLOCK__SLOTS);
     bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
 }
 
@@ -9230,6 +9332,7 @@ static bool rlock__slots_have(const rlock_part *part, const char *key, size_t le
 static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const uint8_t *bits,
                                          uint16_t number, bool still) {
     rlock__slots_part some;
+    RLOCK_ASSERT(number <= cluster->node_count);
     some.part.has = rlock__slots_have;
     some.cluster = cluster;
     some.bits = bits;
@@ -9273,6 +9376,7 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
                                    int port) {
     rlock__node *node, **room;
     uint32_t i;
+    RLOCK_ASSERT(len && port > 0 && port <= 65535);
     for (i = 0; i < cluster->node_count; i++) {
         node = cluster->nodes[i];
         if (node && node->port == port && strlen(node->host) == len &&
@@ -9293,6 +9397,7 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
     node->cluster = cluster;
     node->port = port;
     node->number = (uint16_t)(room - cluster->nodes + 1);
+    RLOCK_ASSERT(node->number && !*room);
     *room = node;
     return node;
 }
@@ -9306,6 +9411,7 @@ static void rlock__node_epochs(rlock__node *node) {
     redis->first_epoch = redis->epoch = redis->dead_up_to = first;
     redis->alive_up_to = redis->moved_up_to = redis->lost_epoch = first;
     redis->last_epoch = first + RLOCK__EPOCHS;
+    RLOCK_ASSERT(redis->last_epoch < RLOCK__EPOCHS_MIXED && redis->last_epoch > first);
 }
 
 #if RLOCK__HAS_REPLICAS
@@ -9407,6 +9513,7 @@ static bool rlock__node_ready(const rlock__node *node) {
 
 static void rlock__node_free(rlock__node *node) {
     rlock__cluster *cluster = node->cluster;
+    RLOCK_ASSERT(cluster->nodes[node->number - 1] == node);
     if (node->redis) {
         rlock__redis_close(node->redis);
     }
@@ -9505,6 +9612,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
         rlock__quarantine_ask(node->redis); /* perhaps it was a replica meanwhile */
     }
 #endif
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
@@ -9531,10 +9639,12 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__nod
     rlock__node *from = rlock__slot_node(cluster, slot);
     if (from != to) {
         if (from) {
+            RLOCK_ASSERT(from->slots);
             from->slots--;
         }
         if (to) {
             to->slots++;
+            RLOCK_ASSERT(to->slots <= RLOCK__SLOTS);
             to->gains = true;
             if (!from || from->where != RLOCK__NODE_UP || cluster->config.replicas) {
                 to->joins = true; /* the replicas of the new node may be late */
@@ -9558,6 +9668,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__node *says,
         rlock__slots row;
         rlock__node *node;
         rlock__slots_row(reply->element[i], &row);
+        RLOCK_ASSERT(row.from <= row.to && row.to < RLOCK__SLOTS);
         node = rlock__node_at(cluster, row.host ? row.host : says->host,
                               row.host ? row.host_len : strlen(says->host), row.port);
         for (slot = row.from; slot <= row.to; slot++) {
@@ -9692,6 +9803,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     rlock__node *node = (rlock__node *)data;
     rlock__cluster *cluster = node->cluster;
     const redisReply *reply = (const redisReply *)raw;
+    RLOCK_ASSERT(node->asked);
     node->asked = false;
     if (!conn || !reply) {
         return;
@@ -9752,6 +9864,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
     while (!rlock__list_empty(&refused)) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
+        RLOCK_ASSERT(request->store.stage == RLOCK__QUEUED);
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
@@ -9801,6 +9914,7 @@ static void rlock__node_answered(void *owner, rlock_request *request, const rloc
     const rlock__cluster *cluster = node->cluster;
     bool busy = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY;
     RLOCK_ASSERT(!busy || answer->text);
+    RLOCK_ASSERT(request->store.own[RLOCK__HOPS] <= RLOCK__HOPS_MAX);
     if (busy && rlock__node_redirects(node, request, answer)) {
         return;
     }
@@ -9819,6 +9933,7 @@ static void rlock__node_up(void *owner, const rlock_part *part) {
     rlock__node *node = (rlock__node *)owner;
     rlock__cluster *cluster = node->cluster;
     (void)part;
+    RLOCK_ASSERT(node->redis);
     node->where = RLOCK__NODE_UP;
     if (!cluster->mapped) {
         cluster->asked_us = 0;
@@ -9927,6 +10042,7 @@ static const rlock_store_events rlock__node_events = {rlock__node_answered, rloc
 /* --- the store --- */
 
 static void rlock__cluster_submit(void *state, rlock_request *request) {
+    RLOCK_ASSERT(request->key_len);
     request->store.own[RLOCK__HOPS] = 0;
     rlock__cluster_route((rlock__cluster *)state, request);
 }
@@ -9975,6 +10091,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     const char *why = rlock__wire_refuses(cluster->config.wire == RLOCK_WIRE_REDISSON,
                                           cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+    RLOCK_ASSERT(!terms || terms->count);
 #if RLOCK__HAS_REPLICAS
     if (!why && cluster->config.quarantine_ms) {
         why = rlock__marker_refuses(cluster->config.prefix, true, key, len);
@@ -10355,6 +10472,7 @@ static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
     for (i = 0, end = list; i < members->count; i++) {
         end = rlock__seed_add(end, &members->servers[i]);
     }
+    RLOCK_ASSERT(end > list && (size_t)(end - list) <= room);
     end[-1] = 0;
     one.host = NULL;
     one.port = 0;
@@ -15893,4 +16011,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 71162477ebd5946a */
+/* tools/join makes this file of src/: edit that. Digest of all above: eb5bbb1e1c983fca */

@@ -39,6 +39,7 @@ static bool rlock__is_host(const char *host, size_t len) {
             return false;
         }
     }
+    RLOCK_ASSERT(i <= RLOCK__HOST_MAX);
     text[i] = 0;
     return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
 }
@@ -130,6 +131,7 @@ static void rlock__address_text(const rlock__address *address, char *text) {
     bool six = address->any.sa_family == AF_INET6;
     const void *number =
         six ? (const void *)&address->in6.sin6_addr : (const void *)&address->in.sin_addr;
+    RLOCK_ASSERT(address->any.sa_family == AF_INET || six);
     text[0] = 0;
     inet_ntop(address->any.sa_family, number, text, RLOCK__ADDRESS_MAX);
     if (six && address->in6.sin6_scope_id) {
@@ -153,6 +155,7 @@ static void rlock__endpoint_found(rlock__endpoint *endpoint,
                    family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
         }
     }
+    RLOCK_ASSERT(endpoint->count <= RLOCK__ADDRESSES);
     if (!endpoint->count && endpoint->good.any.sa_family) {
         endpoint->found[0] = endpoint->good;
         endpoint->count = 1;
@@ -204,6 +207,7 @@ static bool rlock__endpoint_known(const rlock__endpoint *endpoint) {
 static int64_t rlock__endpoint_patience_us(const rlock__endpoint *endpoint, int64_t timeout_us) {
     int64_t us = RLOCK__PATIENCE_MS * 1000;
     uint32_t i;
+    RLOCK_ASSERT(timeout_us > 0);
     for (i = 0; i < endpoint->failures && us < timeout_us; i++) {
         us *= 2;
     }
@@ -214,6 +218,7 @@ static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
     endpoint->failures = 0;
 #if RLOCK__HAS_NAMES
     if (endpoint->count) {
+        RLOCK_ASSERT(endpoint->at < endpoint->count);
         endpoint->good = endpoint->found[endpoint->at];
     }
 #endif
@@ -221,6 +226,7 @@ static void rlock__endpoint_worked(rlock__endpoint *endpoint) {
 
 /* Starts to connect to the address whose turn it is. */
 static redisAsyncContext *rlock__endpoint_connect(const rlock__endpoint *endpoint) {
+    RLOCK_ASSERT(endpoint->port > 0 && endpoint->port <= 65535);
 #if RLOCK__HAS_NAMES
     if (endpoint->count) {
         char text[RLOCK__ADDRESS_MAX];

@@ -92,10 +92,12 @@ typedef struct rlock__cluster { /* one client of it */
 struct rlock__cluster;
 
 static bool rlock__bit(const uint8_t *bits, unsigned i) {
+    RLOCK_ASSERT(i < RLOCK__SLOTS);
     return (bits[i / 8] >> i % 8 & 1) != 0;
 }
 
 static void rlock__bit_set(uint8_t *bits, unsigned i) {
+    RLOCK_ASSERT(i < RLOCK__SLOTS);
     bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
 }
 
@@ -119,6 +121,7 @@ static bool rlock__slots_have(const rlock_part *part, const char *key, size_t le
 static rlock__slots_part rlock__slots_of(const rlock__cluster *cluster, const uint8_t *bits,
                                          uint16_t number, bool still) {
     rlock__slots_part some;
+    RLOCK_ASSERT(number <= cluster->node_count);
     some.part.has = rlock__slots_have;
     some.cluster = cluster;
     some.bits = bits;
@@ -162,6 +165,7 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
                                    int port) {
     rlock__node *node, **room;
     uint32_t i;
+    RLOCK_ASSERT(len && port > 0 && port <= 65535);
     for (i = 0; i < cluster->node_count; i++) {
         node = cluster->nodes[i];
         if (node && node->port == port && strlen(node->host) == len &&
@@ -182,6 +186,7 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
     node->cluster = cluster;
     node->port = port;
     node->number = (uint16_t)(room - cluster->nodes + 1);
+    RLOCK_ASSERT(node->number && !*room);
     *room = node;
     return node;
 }
@@ -195,6 +200,7 @@ static void rlock__node_epochs(rlock__node *node) {
     redis->first_epoch = redis->epoch = redis->dead_up_to = first;
     redis->alive_up_to = redis->moved_up_to = redis->lost_epoch = first;
     redis->last_epoch = first + RLOCK__EPOCHS;
+    RLOCK_ASSERT(redis->last_epoch < RLOCK__EPOCHS_MIXED && redis->last_epoch > first);
 }
 
 #if RLOCK__HAS_REPLICAS
@@ -296,6 +302,7 @@ static bool rlock__node_ready(const rlock__node *node) {
 
 static void rlock__node_free(rlock__node *node) {
     rlock__cluster *cluster = node->cluster;
+    RLOCK_ASSERT(cluster->nodes[node->number - 1] == node);
     if (node->redis) {
         rlock__redis_close(node->redis);
     }
@@ -394,6 +401,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
         rlock__quarantine_ask(node->redis); /* perhaps it was a replica meanwhile */
     }
 #endif
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
     if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
@@ -420,10 +428,12 @@ static void rlock__slot_moves(rlock__cluster *cluster, unsigned slot, rlock__nod
     rlock__node *from = rlock__slot_node(cluster, slot);
     if (from != to) {
         if (from) {
+            RLOCK_ASSERT(from->slots);
             from->slots--;
         }
         if (to) {
             to->slots++;
+            RLOCK_ASSERT(to->slots <= RLOCK__SLOTS);
             to->gains = true;
             if (!from || from->where != RLOCK__NODE_UP || cluster->config.replicas) {
                 to->joins = true; /* the replicas of the new node may be late */
@@ -447,6 +457,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__node *says,
         rlock__slots row;
         rlock__node *node;
         rlock__slots_row(reply->element[i], &row);
+        RLOCK_ASSERT(row.from <= row.to && row.to < RLOCK__SLOTS);
         node = rlock__node_at(cluster, row.host ? row.host : says->host,
                               row.host ? row.host_len : strlen(says->host), row.port);
         for (slot = row.from; slot <= row.to; slot++) {
@@ -581,6 +592,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     rlock__node *node = (rlock__node *)data;
     rlock__cluster *cluster = node->cluster;
     const redisReply *reply = (const redisReply *)raw;
+    RLOCK_ASSERT(node->asked);
     node->asked = false;
     if (!conn || !reply) {
         return;
@@ -641,6 +653,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
     while (!rlock__list_empty(&refused)) {
         rlock_request *request = RLOCK__OF(refused.next, rlock_request, store.link);
         rlock_answer answer;
+        RLOCK_ASSERT(request->store.stage == RLOCK__QUEUED);
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
@@ -690,6 +703,7 @@ static void rlock__node_answered(void *owner, rlock_request *request, const rloc
     const rlock__cluster *cluster = node->cluster;
     bool busy = answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault == RLOCK_FAULT_BUSY;
     RLOCK_ASSERT(!busy || answer->text);
+    RLOCK_ASSERT(request->store.own[RLOCK__HOPS] <= RLOCK__HOPS_MAX);
     if (busy && rlock__node_redirects(node, request, answer)) {
         return;
     }
@@ -708,6 +722,7 @@ static void rlock__node_up(void *owner, const rlock_part *part) {
     rlock__node *node = (rlock__node *)owner;
     rlock__cluster *cluster = node->cluster;
     (void)part;
+    RLOCK_ASSERT(node->redis);
     node->where = RLOCK__NODE_UP;
     if (!cluster->mapped) {
         cluster->asked_us = 0;
@@ -816,6 +831,7 @@ static const rlock_store_events rlock__node_events = {rlock__node_answered, rloc
 /* --- the store --- */
 
 static void rlock__cluster_submit(void *state, rlock_request *request) {
+    RLOCK_ASSERT(request->key_len);
     request->store.own[RLOCK__HOPS] = 0;
     rlock__cluster_route((rlock__cluster *)state, request);
 }
@@ -864,6 +880,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     const char *why = rlock__wire_refuses(cluster->config.wire == RLOCK_WIRE_REDISSON,
                                           cluster->config.prefix, key, len, terms, fencing);
     unsigned slot = rlock__key_slot(key, len);
+    RLOCK_ASSERT(!terms || terms->count);
 #if RLOCK__HAS_REPLICAS
     if (!why && cluster->config.quarantine_ms) {
         why = rlock__marker_refuses(cluster->config.prefix, true, key, len);

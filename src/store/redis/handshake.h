@@ -23,6 +23,7 @@
 
 /* The handshake is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__handshake_over(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY && redis->dead_up_to <= redis->epoch);
     if (redis->lost_epoch > redis->dead_up_to) {
         redis->alive_up_to = redis->lost_epoch;
     }
@@ -42,6 +43,7 @@ static void rlock__handshake_over(rlock__redis *redis) {
 static void rlock__conn_ready_to_use(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     RLOCK_ASSERT(conn->ac);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE && !conn->outstanding);
     conn->state = RLOCK__CONN_READY;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
@@ -69,6 +71,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
 static bool rlock__step_optional(int step, const char *text) {
     rlock_fault fault = rlock__classify(text);
     bool alone = fault != RLOCK_FAULT_AUTH || strncmp(text, "NOPERM", 6) == 0;
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return step == RLOCK__STEP_QUARANTINE ||
            (step >= RLOCK__STEP_NAME && alone && fault != RLOCK_FAULT_BUSY);
 }
@@ -115,6 +118,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     }
     redis = conn->redis;
     words = reply->type == REDIS_REPLY_STRING ? reply->str : "";
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
         rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
@@ -159,6 +163,8 @@ static void rlock__step_say(rlock__conn *conn, int step, const char *user, const
         "AUTH",         "SELECT", "CLIENT SETNAME", "CLIENT",        "INFO", "INFO",
         "COMMAND INFO", NULL,     "HELLO",          "CLIENT KILL ID"};
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
 #if RLOCK__HAS_REPLICAS
     if (step == RLOCK__STEP_QUARANTINE) {
         rlock__put_quarantine(redis);
@@ -184,6 +190,7 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     const char *last[RLOCK__STEPS]; /* the last word of each; NULL: it is left out */
     char database[21], id[21];
     RLOCK_ASSERT(!conn->outstanding && !conn->failing);
+    RLOCK_ASSERT(conn->step >= 0 && conn->step <= RLOCK__STEPS);
     database[rlock__digits(database, (uint64_t)redis->database)] = 0;
     id[rlock__digits(id, (uint64_t)redis->lost_id)] = 0;
     last[RLOCK__STEP_AUTH] = redis->password;
@@ -231,6 +238,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac->errstr);
         return; /* hiredis frees it, through rlock__want_nothing */
     }
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->outstanding);
     conn->state = RLOCK__CONN_HANDSHAKE;
     conn->redis->stats->connects++;
     conn->step = 0;
@@ -285,6 +293,7 @@ static bool rlock__conn_settled(const rlock__conn *conn) {
 }
 
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
+    RLOCK_ASSERT(conn->ac);
     rlock__conn_prepare(conn);
     if (!conn->failing && (events & conn->want & RLOCK_IO_READ)) {
         redisAsyncHandleRead(conn->ac); /* first: a refusal is read before a write fails */
@@ -309,6 +318,7 @@ static void rlock__conn_on_io(rlock_io *io, unsigned events) {
 /* Takes over a context on which a connect was started. */
 static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     RLOCK_ASSERT(!conn->ac);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING);
     if (!ac || ac->err) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, ac ? ac->errstr : "no connection yet");
         if (ac) {
@@ -338,6 +348,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
     conn->want = RLOCK_IO_READ | RLOCK_IO_WRITE;
     if (conn == &conn->redis->commands) {
         conn->redis->epoch++;
+        RLOCK_ASSERT(conn->redis->dead_up_to < conn->redis->epoch);
     }
 }
 
@@ -345,6 +356,7 @@ static void rlock__conn_adopt(rlock__conn *conn, redisAsyncContext *ac) {
 static void rlock__conn_dial(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     int64_t patience_us = rlock__conn_timeout_us(conn);
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     if (rlock__endpoint_more(conn->endpoint)) {
         patience_us = rlock__endpoint_patience_us(conn->endpoint, redis->timeout_us);
     }
@@ -362,6 +374,7 @@ static bool rlock__conn_asks(const rlock__conn *conn) {
 /* The resolver has answered, or fails and says why: then the address that worked last is used. */
 static void rlock__conn_found(rlock__conn *conn, const struct sockaddr *const *addresses,
                               unsigned count, const char *why) {
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     rlock__endpoint_found(conn->endpoint, addresses, count);
     if (conn->endpoint->count) {
         rlock__conn_dial(conn);
@@ -398,6 +411,7 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
         lookup = lookup->next;
         count++;
     }
+    RLOCK_ASSERT(count <= RLOCK__LOOKUPS);
     if (lookup || count == RLOCK__LOOKUPS) {
         return lookup;
     }
@@ -458,6 +472,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool walks = conn->walks;
     RLOCK_ASSERT(conn->state == RLOCK__CONN_DOWN && !conn->ac);
+    RLOCK_ASSERT(!conn->failing && !conn->outstanding);
     conn->state = RLOCK__CONN_OPENING;
     conn->error_kept = conn->walks = conn->moved = conn->refused = false;
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
@@ -482,6 +497,7 @@ static void rlock__conn_open(rlock__conn *conn) {
 static void rlock__conn_waits(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
     bool moved = conn->moved, resolving;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_OPENING && !conn->ac);
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (rlock__conn_asks(conn)) {
         redis->events->down(redis->owner, NULL, RLOCK_FAULT_DOWN, "no Sentinel has answered");
@@ -511,6 +527,7 @@ static void rlock__conn_waits(rlock__conn *conn) {
 /* Does what is due on a connection on which no answer is late. */
 static void rlock__conn_idles(rlock__conn *conn) {
     rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE && conn->ac);
     if (conn->outstanding ||
         conn->alive_us + rlock__conn_quiet_us(conn) > rlock_client_now_us(redis->client)) {
         return;

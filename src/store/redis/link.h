@@ -91,6 +91,7 @@ static void rlock__conn_error(rlock__conn *conn, rlock_fault fault, const char *
     conn->fault = fault;
     conn->repeats = same ? conn->repeats + 1 : 0;
     strncpy(conn->text, text, sizeof conn->text - 1); /* its last byte stays a NUL */
+    RLOCK_ASSERT(!conn->text[sizeof conn->text - 1]);
 }
 
 /* Ends a connection at the next safe place: never inside hiredis' callbacks. */
@@ -141,6 +142,7 @@ static void rlock__conn_fail_why(rlock__conn *conn, rlock_fault fault, const cha
 static void rlock__want_nothing(void *data) {
     rlock__conn *conn = (rlock__conn *)data;
     struct linger now; /* what the kernel still holds must not be sent later */
+    RLOCK_ASSERT(conn->ac && conn->fd >= 0);
     now.l_onoff = 1;
     now.l_linger = 0;
     if (!conn->redis->closing && !rlock_client_forked(conn->redis->client)) {
@@ -164,6 +166,7 @@ static void rlock__want_nothing(void *data) {
  * others. */
 static int64_t rlock__conn_timeout_us(const rlock__conn *conn) {
     int64_t timeout_us = conn->redis->timeout_us;
+    RLOCK_ASSERT(timeout_us > 0);
     return rlock__is_sentinel(conn) ? rlock__endpoint_patience_us(conn->endpoint, timeout_us)
                                     : timeout_us;
 }
@@ -183,6 +186,8 @@ static bool rlock__conn_send(rlock__conn *conn, redisCallbackFn *fn, void *data)
     rlock__redis *redis = conn->redis;
     int64_t timeout_us = rlock__conn_timeout_us(conn);
     RLOCK_ASSERT(conn->ac);
+    RLOCK_ASSERT(redis->overflow || (redis->length && redis->length < redis->room));
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE);
     if (redis->overflow ||
         redisAsyncFormattedCommand(conn->ac, fn, data, redis->buffer, redis->length) != REDIS_OK) {
         return false;
@@ -209,6 +214,7 @@ static bool rlock__conn_say(rlock__conn *conn, redisCallbackFn *fn, void *data) 
 /* Sends what was formatted last, of whose answer hiredis is to know nothing. */
 static void rlock__conn_add(rlock__conn *conn) {
     const rlock__redis *redis = conn->redis;
+    RLOCK_ASSERT(conn->ac && (redis->overflow || redis->length < redis->room));
     if (redis->overflow ||
         redisAppendFormattedCommand(&conn->ac->c, redis->buffer, redis->length) != REDIS_OK) {
         rlock__conn_fail(conn, RLOCK_FAULT_NOMEM, "out of memory");
@@ -224,6 +230,7 @@ static bool rlock__conn_usable(const rlock__conn *conn) {
 }
 
 static void rlock__conn_answered(rlock__conn *conn) {
+    RLOCK_ASSERT(conn->state >= RLOCK__CONN_HANDSHAKE);
     if (conn->outstanding) {
         conn->outstanding--;
     }
@@ -240,6 +247,7 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
 
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
+    RLOCK_ASSERT(command->count && command->requests[0]);
     if (!command->requests[0]->store.own[RLOCK__ASKING]) {
         return true;
     }
@@ -250,6 +258,7 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 /* Sends the command that was formatted last. */
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
+    RLOCK_ASSERT(command->redis == redis && command->count);
     if (!sent && command->requests[0]
                      ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
@@ -259,6 +268,7 @@ static bool rlock__command_send(rlock__redis *redis, rlock__command *command, re
 
 /* True if that connection was one to this server, and not to another node of a cluster. */
 static bool rlock__epoch_ours(const rlock__redis *redis, uint32_t epoch) {
+    RLOCK_ASSERT(redis->first_epoch <= redis->last_epoch);
     return epoch > redis->first_epoch && epoch <= redis->last_epoch;
 }
 
@@ -326,6 +336,7 @@ static void rlock__redis_identify(rlock__redis *redis, const char *run_id, const
     const char *former = redis->commands.run_id;
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;
+    RLOCK_ASSERT(redis->epoch > redis->first_epoch);
     memset(&peer, 0, sizeof peer);
     if (getpeername(redis->commands.fd, (struct sockaddr *)&peer, &len) != 0) {
         peer.ss_family = AF_UNSPEC;
@@ -372,6 +383,7 @@ static void rlock__redis_pushing(rlock__redis *redis) {
 /* Sets the timer of a connection. */
 RLOCK__NOINLINE static void rlock__conn_wait(rlock__conn *conn, int64_t us) {
     rlock_client *client = conn->redis->client;
+    RLOCK_ASSERT(us >= 0);
     rlock_timer_set(client, &conn->timer, rlock_client_now_us(client) + us);
 }
 
@@ -379,6 +391,7 @@ static int64_t rlock__backoff_us(rlock__conn *conn) {
     bool soon = conn->fault == RLOCK_FAULT_DOWN || (conn->strayed && !conn->backoff_ms);
     uint32_t limit = soon ? conn->backoff_ms : RLOCK__BACKOFF_MAX_MS;
     int64_t jittered = (int64_t)(rlock_client_random(conn->redis->client) % (limit * 500u + 1u));
+    RLOCK_ASSERT(conn->backoff_ms <= RLOCK__BACKOFF_MAX_MS);
     conn->backoff_ms = conn->backoff_ms * 2 + RLOCK__BACKOFF_MIN_MS;
     if (conn->backoff_ms > RLOCK__BACKOFF_MAX_MS) {
         conn->backoff_ms = RLOCK__BACKOFF_MAX_MS;
@@ -661,6 +674,7 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
     char always[sizeof RLOCK__CHANNEL_HEAD + 1 + 36] = RLOCK__CHANNEL_HEAD "{";
     char *end = always + sizeof RLOCK__CHANNEL_HEAD;
     redisReadTask last = *task;
+    RLOCK_ASSERT(task->parent && task->idx >= 0 && task->idx <= 2);
     if (task->idx == 0) {
         memcpy(always, "message", 7);
         return conn->make->createString(task, always, 7);
@@ -769,6 +783,7 @@ static void *rlock__make_bool(const redisReadTask *task, int value) {
 #endif
 
 static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
+    RLOCK_ASSERT(conn->ac == ac);
     conn->make = ac->c.reader->fn;
     conn->guard = *conn->make;
     conn->guard.createString = rlock__make_string;
@@ -785,6 +800,7 @@ static void rlock__conn_guard(rlock__conn *conn, redisAsyncContext *ac) {
 }
 
 static void rlock__conn_wanted(rlock__conn *conn) {
+    RLOCK_ASSERT(!conn->redis->closing);
     conn->wanted = true;
     if (conn->state == RLOCK__CONN_DOWN && !conn->timer.index) {
         rlock_timer_set(conn->redis->client, &conn->timer, 0);
@@ -819,6 +835,7 @@ static void rlock__conn_end(rlock__conn *conn) {
         ac->data = NULL;
         redisAsyncFree(ac);
     }
+    RLOCK_ASSERT(!conn->ac);
     if (conn->redis) {
         rlock_timer_drop(conn->redis->client, &conn->timer);
     }

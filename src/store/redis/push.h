@@ -35,6 +35,7 @@ static void rlock__notified_by(rlock__redis *redis, const char *text, size_t len
 static void rlock__notify_subscribe(rlock__redis *redis);
 
 static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel) {
+    RLOCK_ASSERT(redis->push.state == RLOCK__CONN_READY);
     if (rlock__is_own_channel(redis, channel->str, (size_t)channel->len)) {
         redis->notify = RLOCK__NOTIFY_ON;
     } else if (!redis->subscribed) {
@@ -63,6 +64,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
     }
     RLOCK_ASSERT(reply->elements == 3); /* and two words first: see rlock__reply_expected */
     redis = conn->redis;
+    RLOCK_ASSERT(conn == &redis->push);
     channel = reply->element[1];
     payload = reply->element[2];
     if (strcmp(reply->element[0]->str, "message") != 0) { /* an answer to SUBSCRIBE */
@@ -93,6 +95,7 @@ static void rlock__on_message(redisAsyncContext *ac, void *raw, void *data) {
 /* Subscribes to the channel that is always listened to. Its repetition is the heartbeat. */
 static void rlock__push_subscribe(rlock__redis *redis) {
     RLOCK_ASSERT(redis->push.ac);
+    RLOCK_ASSERT(redis->push.state == RLOCK__CONN_READY);
     rlock__put_words(redis, "SUBSCRIBE", 1);
     if (rlock__by_channel(redis)) {
         rlock__put_channel(redis, rlock_client_id(redis->client), 36);
@@ -153,6 +156,7 @@ static void rlock__on_tracking(redisAsyncContext *ac, void *raw, void *data) {
         return;
     }
     redis = conn->redis;
+    RLOCK_ASSERT(conn == &redis->commands);
     rlock__conn_answered(conn);
     redis->tracked = reply->type == REDIS_REPLY_STATUS;
     if (!redis->tracked && reply->type != REDIS_REPLY_ERROR) {

@@ -72,6 +72,8 @@ static void rlock__put_quarantine(rlock__redis *redis) {
     const rlock__quarantine *quarantine = redis->quarantine;
     int64_t known_us = rlock_client_now_us(redis->client) - quarantine->known_us;
     bool known = *quarantine->run_id != 0;
+    RLOCK_ASSERT(*quarantine->marker && quarantine->ms > 0);
+    RLOCK_ASSERT(!known || known_us >= 0);
     rlock__put_command(redis, known ? 8 : 5);
     rlock__put_eval(redis, rlock__lua_quarantine, true, 1);
     rlock__put_around(redis, redis->prefix, false, quarantine->marker, strlen(quarantine->marker),
@@ -147,6 +149,7 @@ static void rlock__on_quarantine(redisAsyncContext *ac, void *raw, void *data) {
     const redisReply *reply = (const redisReply *)raw;
     rlock__redis *redis = (rlock__redis *)data;
     bool before;
+    RLOCK_ASSERT(redis->quarantine->asked);
     redis->quarantine->asked--;
     if (!conn || !reply) {
         return;
@@ -189,6 +192,7 @@ static void rlock__quarantine_fire(rlock_timer *timer) {
 /* False: there is no memory. */
 static bool rlock__quarantine_init(rlock__redis *redis, const rlock_config *config) {
     rlock__quarantine *quarantine;
+    RLOCK_ASSERT(!redis->quarantine);
     if (!config->quarantine_ms) {
         return true;
     }

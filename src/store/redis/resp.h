@@ -92,6 +92,7 @@ static const rlock__error *rlock__error_of(const char *text) {
         known += strlen(known) + 1;
         known = *known ? known : (++error)->words;
     }
+    RLOCK_ASSERT((size_t)(error - rlock__errors) < sizeof rlock__errors / sizeof *rlock__errors);
     return error;
 }
 
@@ -107,6 +108,7 @@ static bool rlock__redirected(const char *text) {
 
 static bool rlock__reserve(rlock__redis *redis, size_t room) {
     char *buffer = room > redis->room ? (char *)RLOCK_MALLOC(room) : NULL;
+    RLOCK_ASSERT(redis->length <= redis->room);
     if (buffer) {
         memcpy(buffer, redis->buffer, redis->length);
         rlock__dealloc(redis->buffer);
@@ -118,6 +120,7 @@ static bool rlock__reserve(rlock__redis *redis, size_t room) {
 
 /* Returns where so many bytes more go; NULL: there is no room for them, nor for what follows. */
 static char *rlock__put_at(rlock__redis *redis, size_t len) {
+    RLOCK_ASSERT(redis->overflow || redis->length < redis->room);
     if (redis->length + len >= redis->room && !redis->overflow) {
         redis->overflow = !rlock__reserve(redis, (redis->length + len) * 2);
     }
@@ -136,6 +139,7 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
 /* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
 static size_t rlock__head_text(char *at, char kind, size_t count) {
     size_t n = 1 + rlock__digits(at + 1, count);
+    RLOCK_ASSERT(kind == '*' || kind == '$');
     at[0] = kind;
     at[n++] = '\r';
     at[n++] = '\n';
@@ -148,6 +152,7 @@ static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
+    RLOCK_ASSERT(arguments > 0);
     redis->length = 0;
     redis->overflow = false;
     rlock__put_count(redis, '*', arguments);
@@ -160,6 +165,7 @@ static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len)
         memcpy(at + n, bytes, len);
         memcpy(at + n + len, "\r\n", 3);
         redis->length += n + len + 2;
+        RLOCK_ASSERT(redis->length < redis->room);
     }
 }
 
@@ -235,6 +241,7 @@ static void rlock__put_token(rlock__redis *redis, uint64_t token) {
 static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
     size_t n = rlock__token(redis->client, text, token);
+    RLOCK_ASSERT(letter && letter != 'm');
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
     text[n++] = letter;
@@ -266,6 +273,8 @@ RLOCK__NOINLINE static uint8_t rlock__encoding(const rlock__redis *redis,
 
 static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) {
     bool acquire = request->op == RLOCK_OP_ACQUIRE;
+    RLOCK_ASSERT(!RLOCK__HAS_KINDS || !request->terms);
+    RLOCK_ASSERT(!acquire || request->lease_ms > 0);
     rlock__put_command(redis, acquire ? 6 : 3);
     rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
     rlock__put_bytes(redis, request->key, request->key_len);
@@ -295,6 +304,7 @@ static int rlock__row(const rlock__redis *redis, const rlock_request *request) {
 
 RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
                                                     const rlock_request *request) {
+    RLOCK_ASSERT(request->op < sizeof rlock__scripts[0] / sizeof rlock__scripts[0][0]);
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
@@ -302,6 +312,7 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
 
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
+    RLOCK_ASSERT(script && keys);
     if (full) {
         rlock__put_text(redis, "EVAL");
         rlock__put_text(redis, script + RLOCK__SHA);
@@ -338,6 +349,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
     uint32_t keys = rlock__request_keys(request), arguments = 0, i;
     const char *key;
     size_t len;
+    RLOCK_ASSERT(!(renew && sharded) && !rlock__is_queued(request));
     if (!question) { /* they are put below, in this order */
         arguments++;
     }
@@ -383,6 +395,8 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
     bool acquire = request->op == RLOCK_OP_ACQUIRE, fence = acquire && request->fences;
     bool whose = request->op < RLOCK_OP_FORCE;
     char letter = rlock__letter(request);
+    RLOCK_ASSERT(request->op < sizeof arguments);
+    RLOCK_ASSERT(terms->weight && terms->permits);
     rlock__put_head(redis, request, fence ? 3 : 2, arguments[request->op]);
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_own_key(redis, request->key, request->key_len, ":queue");
@@ -430,6 +444,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     char head[RLOCK__TOKEN_MAX];
     uint32_t i;
     RLOCK_ASSERT(command->count > 1 && command->count <= RLOCK__BATCH);
+    RLOCK_ASSERT(command->op == RLOCK_OP_RENEW);
     rlock__put_command(redis, 6u + 2u * command->count);
     rlock__put_eval(redis, rlock__lua_string_renew_many, command->encoding == RLOCK__AS_EVAL,
                     command->count);

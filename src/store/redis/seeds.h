@@ -60,6 +60,7 @@ static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
     for (i = 0, end = list; i < members->count; i++) {
         end = rlock__seed_add(end, &members->servers[i]);
     }
+    RLOCK_ASSERT(end > list && (size_t)(end - list) <= room);
     end[-1] = 0;
     one.host = NULL;
     one.port = 0;

@@ -98,6 +98,7 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
 /* Leads a connection to another host. */
 static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
     rlock__endpoint *endpoint = conn->endpoint;
+    RLOCK_ASSERT(host && port > 0 && port <= 65535);
     endpoint->host = host;
     endpoint->port = port;
 #if RLOCK__HAS_NAMES
@@ -110,6 +111,7 @@ static void rlock__endpoint_move(rlock__conn *conn, char *host, int port) {
 /* Leads the connection to the Sentinel whose turn it is. */
 static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
     const rlock__host *host = &sentinel->hosts[sentinel->at];
+    RLOCK_ASSERT(sentinel->at < sentinel->count);
     rlock__endpoint_move(&sentinel->conn, host->name, host->port);
 }
 
@@ -142,6 +144,7 @@ static void rlock__sentinel_resumes(rlock__redis *redis) {
 static void rlock__sentinel_answered(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_READY);
     if (!sentinel->heard) {
         sentinel->heard = true;
         conn->text[0] = 0;
@@ -187,6 +190,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
         rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
         return;
     }
+    RLOCK_ASSERT(sentinel->named && sentinel->conn.state == RLOCK__CONN_READY);
     if (!rlock__sentinel_agrees(redis) && (newer || redis->commands.state != RLOCK__CONN_READY)) {
         rlock__sentinel_moved(redis, sentinel->named, sentinel->named_port);
         sentinel->named = NULL;
@@ -294,6 +298,7 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
     if (!sentinel) {
         return false;
     }
+    RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_OPENING && !redis->commands.ac);
     sentinel->waited = true;
     if (sentinel->misled) {
         sentinel->misled = false;
@@ -320,6 +325,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__sentinel *sentinel = redis->sentinel;
     rlock__conn *conn = &sentinel->conn;
     bool doubted = 2 * sentinel->behind > sentinel->count;
+    RLOCK_ASSERT(sentinel->behind <= sentinel->count);
     rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
     redis->stats->faults++;
     conn->endpoint->failures++;
@@ -345,6 +351,7 @@ static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool more = !sentinel->heard && rlock__conn_more(conn);
     bool last = !conn->walks;
+    RLOCK_ASSERT(sentinel->silent < sentinel->count);
     if (conn->state == RLOCK__CONN_READY) {
         rlock__conn_report(conn, RLOCK_REPORT_DISCONNECTED,
                            rlock_client_now_us(redis->client) - conn->ready_us);

@@ -29,6 +29,8 @@ static void rlock__redis_submit(void *state, rlock_request *request) {
     bool urgent =
         request->op == RLOCK_OP_RELEASE || request->due_us <= rlock_client_now_us(redis->client);
     RLOCK_ASSERT(request->key_len);
+    RLOCK_ASSERT(urgent || request->op <= RLOCK_OP_RENEW);
+    RLOCK_ASSERT(!redis->closing);
     request->store.own[RLOCK__ENCODING] = RLOCK__AS_BEST;
     request->store.stage = RLOCK__QUEUED;
     request->store.own[RLOCK__ASKING] = 0;
@@ -49,6 +51,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
         rlock__command *command = (rlock__command *)request->store.data;
         uint32_t i = 0;
         while (command->requests[i] != request) {
+            RLOCK_ASSERT(i < command->count);
             i++;
         }
         command->requests[i] = NULL;
@@ -62,6 +65,7 @@ static bool rlock__redis_forget(void *state, rlock_request *request) {
 RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_request *request,
                                                  uint8_t encoding) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    RLOCK_ASSERT(encoding != RLOCK__AS_PLAIN && !redis->closing);
     request->store.own[RLOCK__ENCODING] = encoding;
     request->next = 0; /* it may have asked already */
     request->store.stage = RLOCK__QUEUED;
@@ -72,6 +76,7 @@ RLOCK__NOINLINE static void rlock__request_again(rlock__redis *redis, rlock_requ
 static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const redisReply *reply) {
     bool error = reply->type == REDIS_REPLY_ERROR, again = false;
     bool behind = request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEHIND;
+    RLOCK_ASSERT(request->store.own[RLOCK__ENCODING] <= RLOCK__AS_FULL);
     if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN && request->op == RLOCK_OP_ACQUIRE) {
         again = reply->type == REDIS_REPLY_NIL; /* held: by whom, and for how long? */
     } else if (request->store.own[RLOCK__ENCODING] == RLOCK__AS_PLAIN) {
@@ -94,6 +99,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
+    RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
@@ -175,6 +181,7 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     uint32_t i;
     RLOCK_ASSERT(redis->bytes >= command->bytes);
     RLOCK_ASSERT(command->count && command->count <= RLOCK__BATCH);
+    RLOCK_ASSERT(command->kept == 0 && command->requests);
     (void)ac;
     redis->bytes -= command->bytes;
     redis->script_in_flight = command->tells ? NULL : redis->script_in_flight;
@@ -244,6 +251,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
             break;
         }
         rlock__list_remove(&request->store.link);
+        RLOCK_ASSERT(command->requests != &command->one || !command->count);
         command->requests[command->count++] = request;
         if (!like || command->requests == &command->one) {
             break;
@@ -253,6 +261,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
     RLOCK_ASSERT(command->count);
+    RLOCK_ASSERT(command->count <= RLOCK__BATCH && command->redis == redis);
     command->tells = false;
     command->heard = (redis->pushing & RLOCK_PUSH_CHANGES) && !rlock__by_channel(redis);
     if (command->count == 1) {
@@ -302,6 +311,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     uint32_t i;
     bool sent;
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
+    RLOCK_ASSERT(!rlock__list_empty(queue) && first->store.stage == RLOCK__QUEUED);
 #if RLOCK__HAS_REPLICAS
     if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
         rlock__list_remove(&first->store.link);
@@ -392,6 +402,7 @@ static void rlock__redis_flush(void *state) {
     rlock__redis *redis = (rlock__redis *)state;
     rlock_link *queue;
     int64_t now_us = 0;
+    RLOCK_ASSERT(!redis->closing);
 #if RLOCK__HAS_REPLICAS
     if (redis->quarantine && !rlock__quarantine_waits(redis)) {
         rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
@@ -470,6 +481,7 @@ static bool rlock__conn_speaks(const rlock__conn *conn) {
 
 /* Sends what was formatted last, of whose answer nobody hears. */
 static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+    RLOCK_ASSERT(redis->closing);
     rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
     if (aside) {
         rlock__conn_add(&redis->push);
@@ -478,6 +490,7 @@ static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
 
 /* Where nothing is subscribed to, a connection takes all commands. */
 static void rlock__push_unsubscribe(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->closing && redis->push.ac);
     rlock__put_words(redis, "UNSUBSCRIBE", 0);
     rlock__conn_add(&redis->push);
     if (redis->sharded) {
@@ -487,6 +500,7 @@ static void rlock__push_unsubscribe(rlock__redis *redis) {
 }
 
 static void rlock__goodbye_write(rlock__conn *conn) {
+    RLOCK_ASSERT(conn->ac && conn->redis->closing);
     rlock__conn_prepare(conn);
     redisAsyncHandleWrite(conn->ac);
 }
@@ -502,6 +516,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     bool aside = false;
     unsigned known = 0; /* the rows of scripts that were sent in full */
     rlock_link *queue;
+    RLOCK_ASSERT(redis->closing);
 #if RLOCK__HAS_REPLICAS
     aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
@@ -538,6 +553,7 @@ static void rlock__redis_close(void *state) {
     if (rlock_client_forked(redis->client)) { /* by on_event, when another node was closed */
         return;
     }
+    RLOCK_ASSERT(!redis->closing);
     redis->closing = true;
     rlock__redis_goodbye(redis);
     rlock__conn_left(&redis->commands);

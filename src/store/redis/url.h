@@ -64,6 +64,7 @@ static const char *rlock__url_decode(char *text) {
         }
         out++;
     }
+    RLOCK_ASSERT(out <= text);
     *out = 0;
     return NULL;
 }
@@ -91,6 +92,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
     const char **field = (const char **)(void *)((char *)config + row->at), *wrong;
     bool again = (url->seen >> i & 1u) != 0;
     int32_t value;
+    RLOCK_ASSERT(i >= 0 && i < RLOCK__URL_ROWS + RLOCK__SETTINGS);
     url->seen |= 1u << i;
     if (row->type == RLOCK__STRING) {
         if (*field) {
@@ -224,6 +226,7 @@ static const char *rlock__url_hosts(rlock__url *url, char *list) {
     }
     *end = 0;
     if (*list == '[') {
+        RLOCK_ASSERT(end > list);
         end[-1] = 0;
         list++;
     }

@@ -24,6 +24,7 @@
 
 static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING);
+    RLOCK_ASSERT(!redis->closing);
     answer->settled = !request->store.note || request->store.note == redis->epoch ||
                       rlock__epoch_gone(redis, request->store.note);
     if (answer->settled && (answer->outcome != RLOCK_OUTCOME_FAULT || !redis->commands.failing)) {
@@ -35,6 +36,7 @@ static void rlock__answer_now(rlock__redis *redis, rlock_request *request, rlock
 static void rlock__answer_fault(rlock__redis *redis, rlock_request *request, rlock_fault fault,
                                 const char *text) {
     rlock_answer answer;
+    RLOCK_ASSERT(!redis->closing);
     memset(&answer, 0, sizeof answer);
     answer.outcome = RLOCK_OUTCOME_FAULT;
     answer.fault = fault;
@@ -64,6 +66,7 @@ static bool rlock__syncs(const rlock__redis *redis, const rlock_request *request
  * are kept move to its head: those before have been answered. */
 static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_answer *answer) {
     rlock__command *command = (rlock__command *)request->store.data;
+    RLOCK_ASSERT(command && command->redis == redis);
     if (answer->outcome != RLOCK_OUTCOME_DONE || !rlock__syncs(redis, request)) {
         rlock__answer_now(redis, request, answer);
         return;
@@ -76,6 +79,7 @@ static void rlock__answer(rlock__redis *redis, rlock_request *request, rlock_ans
 
 /* Puts a command away whose reply was read. */
 static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
+    RLOCK_ASSERT(command->kept <= command->count);
     if (command->kept) {
         command->count = command->kept;
         rlock__list_append(&redis->sync->kept, &command->link);
@@ -95,6 +99,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
     bool answers = request && !redis->closing;
     bool back = reply && reply->type == REDIS_REPLY_INTEGER;
     rlock_answer answer;
+    RLOCK_ASSERT(command->count && redis->sync);
     (void)ac;
     if (reply) {
         rlock__conn_answered(&redis->commands);
@@ -118,6 +123,7 @@ static void rlock__on_given_back(redisAsyncContext *ac, void *raw, void *data) {
 /* Gives back what a command was granted, in the way it was asked for. False: it cannot be sent. */
 static bool rlock__give_back(rlock__redis *redis, rlock__command *command) {
     rlock_request back = *command->requests[0];
+    RLOCK_ASSERT(command->requests[0]->op == RLOCK_OP_ACQUIRE);
     back.op = RLOCK_OP_RELEASE;
     back.flags = 0;
     back.fences = 0;
@@ -136,6 +142,7 @@ static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
     bool counted = reply->type == REDIS_REPLY_INTEGER;
     char number[21];
     size_t n;
+    RLOCK_ASSERT(sync->replicas > 0);
     if (counted) {
         number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
         n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
@@ -156,6 +163,7 @@ static void rlock__sync_settle(rlock__redis *redis, rlock__command *command, boo
                                bool synced) {
     bool back = false;
     uint32_t i;
+    RLOCK_ASSERT(command->count && command->kept == command->count);
     for (i = 0; i < command->count; i++) {
         rlock_request *request = command->requests[i];
         rlock_answer answer;
@@ -198,6 +206,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
         return; /* rlock__redis_free finds what was kept */
     }
     redis = conn->redis;
+    RLOCK_ASSERT(redis->sync->out);
     redis->sync->out = false;
     if (reply) {
         rlock__conn_answered(conn);
@@ -214,6 +223,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
 static void rlock__sync_ask(rlock__redis *redis) {
     rlock__sync *sync = redis->sync;
     if (sync && sync->wanted && !sync->out && !sync->opens) {
+        RLOCK_ASSERT(sync->replicas > 0 && sync->ms > 0);
         sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
         rlock__put_number(redis, (uint64_t)sync->replicas);
@@ -278,6 +288,7 @@ static void rlock__command_done(rlock__redis *redis, rlock__command *command) {
 /* Closes the command connection, which is failing: nobody is asked any more about what was sent on
  * it. */
 static void rlock__commands_failed(rlock__redis *redis) {
+    RLOCK_ASSERT(redis->commands.failing);
 #if RLOCK__HAS_REPLICAS
     if (redis->sync) {
         redis->sync->wanted = false;
