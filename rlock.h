@@ -10397,6 +10397,7 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
     if (!members) {
         return RLOCK_ERR_NOMEM;
     }
+    RLOCK_ASSERT(functions->open && functions->submit);
     members->servers = (rlock_config *)(void *)(members + 1);
     members->count = count;
     for (i = 0; i < count; i++) {
@@ -10626,6 +10627,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
     int64_t age_us = rlock_client_now_us(ballot->quorum->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
+    RLOCK_ASSERT(ballot->lease_ms >= 0 && ballot->lease_ms <= RLOCK_LEASE_MAX_MS);
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
 }
 
@@ -10633,6 +10635,7 @@ RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot
  * asked for by then: no longer one is asked for with this token, nor counted. */
 static void rlock__vote_comes_late(rlock__vote *vote) {
     const rlock_request *ask = &vote->request;
+    RLOCK_ASSERT(ask->op == RLOCK_OP_RENEW);
     if (ask->lease_ms && (!vote->cut_ms || ask->longest_ms < vote->cut_ms)) {
         vote->cut_ms = ask->longest_ms;
     }
@@ -10658,6 +10661,8 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
     RLOCK_ASSERT(!vote->request.out);
+    RLOCK_ASSERT(op != RLOCK_OP_RENEW || vote->has == RLOCK__THERE);
+    RLOCK_ASSERT(op != RLOCK_OP_ACQUIRE || lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= round ? round->flags & RLOCK_REQUEST_TRACK : 0u;
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
@@ -10689,6 +10694,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
+    RLOCK_ASSERT(vote->has <= RLOCK__THERE && vote->word < RLOCK__WORDS_OF_A_VOTE);
     if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
@@ -10734,6 +10740,7 @@ static void rlock__ballot_free(rlock__ballot *ballot) {
 /* Takes one out of those that are unused. */
 static rlock__ballot *rlock__ballot_spare(rlock__quorum *quorum) {
     rlock__ballot *ballot = RLOCK__OF(quorum->unused.next, rlock__ballot, link);
+    RLOCK_ASSERT(quorum->unused_count && !rlock__list_empty(&quorum->unused));
     rlock__list_remove(&ballot->link);
     quorum->unused_count--;
     return ballot;
@@ -10764,6 +10771,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
             idle = true;
         }
     }
+    RLOCK_ASSERT(!ballot->cleaning || quorum->stats->cleaning);
     quorum->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
     quorum->stats->cleaning += ballot->cleaning;
@@ -10825,6 +10833,7 @@ static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_m
         }
     }
     RLOCK_ASSERT(count >= ballot->quorum->need);
+    RLOCK_ASSERT(count <= RLOCK__SERVERS && *lease_ms > 0);
     return rlock__kth_largest(since_us, count, ballot->quorum->need);
 }
 
@@ -10832,6 +10841,7 @@ static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_m
 static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
     int64_t free_ms[RLOCK__SERVERS], left_ms;
     int i, count = ballot->quorum->count;
+    RLOCK_ASSERT(count <= RLOCK__SERVERS);
     for (i = 0; i < count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
@@ -10884,6 +10894,7 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
     info->holders = held > 0;
     info->permits = !held;
     if (held) {
+        RLOCK_ASSERT(held <= count);
         info->left_ms = rlock__kth_largest(left_ms, count, held);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
@@ -10913,6 +10924,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             }
         }
     }
+    RLOCK_ASSERT(*yes + *no + *failed + *open == ballot->quorum->count);
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
         refused = *no > may_fail;
         possible = *open > 0;
@@ -10984,6 +10996,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
         request->store.note++;
     }
     limit_us = rlock__min(limit_us << request->store.note, most_us);
+    RLOCK_ASSERT(limit_us > 0 && request->store.note <= RLOCK__CONTESTED_MAX);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
@@ -10995,6 +11008,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
     const rlock__quorum *quorum = ballot->quorum;
     rlock_request *request = ballot->request;
+    RLOCK_ASSERT(request && request->store.data == ballot);
     ballot->request = NULL;
     ballot->paused = false;
     rlock__ballot_tend(ballot);
@@ -11017,6 +11031,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             request->sent_us = rlock__ballot_since(ballot, &answer.lease_ms);
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
+            RLOCK_ASSERT(answer.lease_ms > 0 && answer.lease_ms <= request->lease_ms);
         }
     } else if (rules->keeps(ballot, &answer)) {
         rlock__round_answer(ballot, &answer);
@@ -11100,6 +11115,7 @@ static rlock__ballot *rlock__ballot_room(rlock__quorum *quorum, uint32_t key_len
     if (quorum->unused_count) {
         ballot = rlock__ballot_spare(quorum);
         if (ballot->room >= key_len) {
+            RLOCK_ASSERT(ballot->quorum == quorum);
             return ballot;
         }
         rlock__ballot_free(ballot);
@@ -11125,6 +11141,8 @@ static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_reque
     if (!ballot) {
         return NULL;
     }
+    RLOCK_ASSERT(ballot->room >= request->key_len);
+    RLOCK_ASSERT(question || !rlock__ballot_of(quorum, request->token));
     key = (char *)(ballot->votes + quorum->count);
     memcpy(key, request->key, request->key_len);
     memset(ballot->votes, 0, (size_t)quorum->count * sizeof *ballot->votes);
@@ -11162,6 +11180,7 @@ static void rlock__server_says(rlock__server *server, const char *text) {
 
 static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
     const rlock__quorum *quorum = vote->server->quorum;
+    RLOCK_ASSERT(vote->request.op == RLOCK_OP_RELEASE);
     return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(quorum->client),
                               vote->ballot->longest_ms, quorum->timeout_ms);
 }
@@ -11173,6 +11192,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     bool hold = release || asked->op == RLOCK_OP_RENEW;
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
+    RLOCK_ASSERT(!asked->out);
     vote->left_ms = answer->left_ms;
     vote->watched = answer->watched;
     if (release && rlock__vote_gone(vote, answer)) {
@@ -11237,6 +11257,7 @@ static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
 static void rlock__server_answered(void *owner, rlock_request *request,
                                    const rlock_answer *answer) {
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    RLOCK_ASSERT(request->out);
     request->out = false;
     ((rlock__server *)owner)->quorum->rules->heard(vote, answer);
     rlock__vote_next(vote);
@@ -11264,6 +11285,7 @@ static void rlock__server_each(rlock__server *server, const rlock_part *part,
 }
 
 static void rlock__vote_up(rlock__vote *vote) {
+    RLOCK_ASSERT(vote->server->where == RLOCK__SERVER_UP);
     if (!vote->ballot->request || vote->word == RLOCK__FAILED) {
         vote->word = RLOCK__OPEN;
         rlock__vote_next(vote);
@@ -11275,6 +11297,7 @@ static void rlock__vote_up(rlock__vote *vote) {
  * and given its vote to others. It is asked once more. */
 static void rlock__vote_down(rlock__vote *vote) {
     const rlock_request *round = vote->ballot->request;
+    RLOCK_ASSERT(vote->server->where == RLOCK__SERVER_DOWN);
     rlock__vote_recall(vote);
     if (round && round->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES) {
         vote->word = RLOCK__OPEN;
@@ -11405,6 +11428,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
         rlock_timer_set(quorum->client, &quorum->timer, request->sent_us);
         return;
     }
+    RLOCK_ASSERT(!ballot->request);
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
@@ -11422,6 +11446,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
         rlock__list_remove(&request->store.link);
         return false;
     }
+    RLOCK_ASSERT(ballot->request == request);
     ballot->request = NULL;
     ballot->paused = false;
     if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
@@ -11471,6 +11496,7 @@ static void rlock__quorum_free(rlock__quorum *quorum) {
         rlock__ballot_free(RLOCK__OF(quorum->ballots.next, rlock__ballot, link));
     }
     rlock__quorum_trim(quorum, 0);
+    RLOCK_ASSERT(!quorum->unused_count && rlock__list_empty(&quorum->ballots));
     rlock_timer_drop(quorum->client, &quorum->timer);
     rlock__dealloc(quorum->map.buckets);
     rlock__dealloc(quorum);
@@ -11557,6 +11583,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     quorum->count = members->count;
     quorum->need = members->count / 2 + 1;
     quorum->may_fail = members->count - quorum->need;
+    RLOCK_ASSERT(quorum->count <= RLOCK__SERVERS && 2 * quorum->need > quorum->count);
     rlock__list_init(&quorum->ballots);
     rlock__list_init(&quorum->unused);
     rlock__list_init(&quorum->refused);
@@ -11613,6 +11640,7 @@ typedef struct rlock__both { /* its notes of a round */
 } rlock__both;
 
 static rlock__both *rlock__both_notes(rlock__ballot *ballot) {
+    RLOCK_ASSERT(ballot->quorum->count == 2 && ballot->quorum->rules->notes == sizeof(rlock__both));
     return (rlock__both *)(void *)(ballot + 1);
 }
 
@@ -11627,6 +11655,7 @@ static bool rlock__both_unheard(const rlock__vote *second) {
 static bool rlock__both_waits(rlock__vote *vote) {
     rlock__vote *first = vote->ballot->votes, *second = first + 1;
     bool down = second->server->where == RLOCK__SERVER_DOWN;
+    RLOCK_ASSERT(vote == first || vote == second);
     if (!vote->ballot->request) {
         return true;
     }
@@ -11687,6 +11716,7 @@ static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
     rlock__range *range = &both->reserved[vote != ballot->votes];
     bool release = request->op == RLOCK_OP_RELEASE, stood = rlock__vote_stands(vote);
     bool greeted = release && vote->has == RLOCK__NOT_THERE;
+    RLOCK_ASSERT(!request->out);
     rlock__vote_heard(vote, answer);
     if (greeted && answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE) {
         vote->word = RLOCK__FAILED;
@@ -11709,6 +11739,7 @@ static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock__range *behind = &both->reserved[i];
     uint64_t first = one->fence > other->fence ? one->fence : other->fence;
     uint64_t wanted = ballot->request->fences;
+    RLOCK_ASSERT(one->last >= one->fence && other->last >= other->fence);
     if (behind->last >= first) {
         uint64_t count = behind->last - first + 1;
         answer->fence = first;
@@ -11721,6 +11752,7 @@ static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
         answer->text = "the fencing tokens of the two stores are too far apart";
         return true;
     }
+    RLOCK_ASSERT(both->raises < RLOCK__RAISES);
     both->raises++;
     ballot->votes[i].word = RLOCK__OPEN;
     rlock__vote_next(&ballot->votes[i]);
@@ -16011,4 +16043,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: eb5bbb1e1c983fca */
+/* tools/join makes this file of src/: edit that. Digest of all above: ae76b4fe51337065 */

@@ -35,6 +35,7 @@ typedef struct rlock__both { /* its notes of a round */
 } rlock__both;
 
 static rlock__both *rlock__both_notes(rlock__ballot *ballot) {
+    RLOCK_ASSERT(ballot->quorum->count == 2 && ballot->quorum->rules->notes == sizeof(rlock__both));
     return (rlock__both *)(void *)(ballot + 1);
 }
 
@@ -49,6 +50,7 @@ static bool rlock__both_unheard(const rlock__vote *second) {
 static bool rlock__both_waits(rlock__vote *vote) {
     rlock__vote *first = vote->ballot->votes, *second = first + 1;
     bool down = second->server->where == RLOCK__SERVER_DOWN;
+    RLOCK_ASSERT(vote == first || vote == second);
     if (!vote->ballot->request) {
         return true;
     }
@@ -109,6 +111,7 @@ static void rlock__both_heard(rlock__vote *vote, const rlock_answer *answer) {
     rlock__range *range = &both->reserved[vote != ballot->votes];
     bool release = request->op == RLOCK_OP_RELEASE, stood = rlock__vote_stands(vote);
     bool greeted = release && vote->has == RLOCK__NOT_THERE;
+    RLOCK_ASSERT(!request->out);
     rlock__vote_heard(vote, answer);
     if (greeted && answer->outcome == RLOCK_OUTCOME_FAULT && answer->fault != RLOCK_FAULT_TYPE) {
         vote->word = RLOCK__FAILED;
@@ -131,6 +134,7 @@ static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
     const rlock__range *behind = &both->reserved[i];
     uint64_t first = one->fence > other->fence ? one->fence : other->fence;
     uint64_t wanted = ballot->request->fences;
+    RLOCK_ASSERT(one->last >= one->fence && other->last >= other->fence);
     if (behind->last >= first) {
         uint64_t count = behind->last - first + 1;
         answer->fence = first;
@@ -143,6 +147,7 @@ static bool rlock__both_fenced(rlock__ballot *ballot, rlock_answer *answer) {
         answer->text = "the fencing tokens of the two stores are too far apart";
         return true;
     }
+    RLOCK_ASSERT(both->raises < RLOCK__RAISES);
     both->raises++;
     ballot->votes[i].word = RLOCK__OPEN;
     rlock__vote_next(&ballot->votes[i]);

@@ -88,6 +88,7 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
     if (!members) {
         return RLOCK_ERR_NOMEM;
     }
+    RLOCK_ASSERT(functions->open && functions->submit);
     members->servers = (rlock_config *)(void *)(members + 1);
     members->count = count;
     for (i = 0; i < count; i++) {

@@ -143,6 +143,7 @@ static int rlock__ballot_standing(const rlock__ballot *ballot) {
 RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot) {
     int64_t age_us = rlock_client_now_us(ballot->quorum->client) - ballot->since_us;
     int64_t left_ms = ballot->lease_ms - age_us / 1000;
+    RLOCK_ASSERT(ballot->lease_ms >= 0 && ballot->lease_ms <= RLOCK_LEASE_MAX_MS);
     return left_ms >= RLOCK_LEASE_MIN_MS ? left_ms : 0;
 }
 
@@ -150,6 +151,7 @@ RLOCK__NOINLINE static int64_t rlock__ballot_left_ms(const rlock__ballot *ballot
  * asked for by then: no longer one is asked for with this token, nor counted. */
 static void rlock__vote_comes_late(rlock__vote *vote) {
     const rlock_request *ask = &vote->request;
+    RLOCK_ASSERT(ask->op == RLOCK_OP_RENEW);
     if (ask->lease_ms && (!vote->cut_ms || ask->longest_ms < vote->cut_ms)) {
         vote->cut_ms = ask->longest_ms;
     }
@@ -175,6 +177,8 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     const rlock_request *round = ballot->request;
     unsigned flags = vote->has != RLOCK__NOT_THERE ? RLOCK_REQUEST_RETRY : 0u;
     RLOCK_ASSERT(!vote->request.out);
+    RLOCK_ASSERT(op != RLOCK_OP_RENEW || vote->has == RLOCK__THERE);
+    RLOCK_ASSERT(op != RLOCK_OP_ACQUIRE || lease_ms >= RLOCK_LEASE_MIN_MS);
     flags |= round ? round->flags & RLOCK_REQUEST_TRACK : 0u;
     if (op == RLOCK_OP_ACQUIRE && vote->spent) {
         vote->spent = false;
@@ -206,6 +210,7 @@ static void rlock__vote_next(rlock__vote *vote) {
     const rlock_request *round = ballot->request;
     uint8_t op = ballot->goal;
     int64_t lease_ms = 0;
+    RLOCK_ASSERT(vote->has <= RLOCK__THERE && vote->word < RLOCK__WORDS_OF_A_VOTE);
     if (vote->request.out || vote->word != RLOCK__OPEN) {
         return;
     }
@@ -251,6 +256,7 @@ static void rlock__ballot_free(rlock__ballot *ballot) {
 /* Takes one out of those that are unused. */
 static rlock__ballot *rlock__ballot_spare(rlock__quorum *quorum) {
     rlock__ballot *ballot = RLOCK__OF(quorum->unused.next, rlock__ballot, link);
+    RLOCK_ASSERT(quorum->unused_count && !rlock__list_empty(&quorum->unused));
     rlock__list_remove(&ballot->link);
     quorum->unused_count--;
     return ballot;
@@ -281,6 +287,7 @@ static void rlock__ballot_tend(rlock__ballot *ballot) {
             idle = true;
         }
     }
+    RLOCK_ASSERT(!ballot->cleaning || quorum->stats->cleaning);
     quorum->stats->cleaning -= ballot->cleaning;
     ballot->cleaning = !wanted && left;
     quorum->stats->cleaning += ballot->cleaning;
@@ -342,6 +349,7 @@ static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_m
         }
     }
     RLOCK_ASSERT(count >= ballot->quorum->need);
+    RLOCK_ASSERT(count <= RLOCK__SERVERS && *lease_ms > 0);
     return rlock__kth_largest(since_us, count, ballot->quorum->need);
 }
 
@@ -349,6 +357,7 @@ static int64_t rlock__ballot_since(const rlock__ballot *ballot, int64_t *lease_m
 static int64_t rlock__ballot_free_ms(const rlock__ballot *ballot) {
     int64_t free_ms[RLOCK__SERVERS], left_ms;
     int i, count = ballot->quorum->count;
+    RLOCK_ASSERT(count <= RLOCK__SERVERS);
     for (i = 0; i < count; i++) {
         const rlock__vote *vote = &ballot->votes[i];
         bool known = vote->word == RLOCK__NO && vote->left_ms >= 0;
@@ -401,6 +410,7 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
     info->holders = held > 0;
     info->permits = !held;
     if (held) {
+        RLOCK_ASSERT(held <= count);
         info->left_ms = rlock__kth_largest(left_ms, count, held);
         info->left_ms = info->left_ms == RLOCK__NEVER ? -1 : info->left_ms;
     }
@@ -430,6 +440,7 @@ static bool rlock__majority_decided(rlock__ballot *ballot, rlock_answer *answer)
             }
         }
     }
+    RLOCK_ASSERT(*yes + *no + *failed + *open == ballot->quorum->count);
     if (round->op == RLOCK_OP_RELEASE) { /* a majority is free for others; or none can have it */
         refused = *no > may_fail;
         possible = *open > 0;
@@ -501,6 +512,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
         request->store.note++;
     }
     limit_us = rlock__min(limit_us << request->store.note, most_us);
+    RLOCK_ASSERT(limit_us > 0 && request->store.note <= RLOCK__CONTESTED_MAX);
     ballot->paused = true;
     ballot->outcome = (uint8_t)answer->outcome;
     ballot->fault = (uint8_t)answer->fault;
@@ -512,6 +524,7 @@ static void rlock__round_pause(rlock__ballot *ballot, const rlock_answer *answer
 static void rlock__round_answer(rlock__ballot *ballot, const rlock_answer *answer) {
     const rlock__quorum *quorum = ballot->quorum;
     rlock_request *request = ballot->request;
+    RLOCK_ASSERT(request && request->store.data == ballot);
     ballot->request = NULL;
     ballot->paused = false;
     rlock__ballot_tend(ballot);
@@ -534,6 +547,7 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             request->sent_us = rlock__ballot_since(ballot, &answer.lease_ms);
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
+            RLOCK_ASSERT(answer.lease_ms > 0 && answer.lease_ms <= request->lease_ms);
         }
     } else if (rules->keeps(ballot, &answer)) {
         rlock__round_answer(ballot, &answer);
@@ -617,6 +631,7 @@ static rlock__ballot *rlock__ballot_room(rlock__quorum *quorum, uint32_t key_len
     if (quorum->unused_count) {
         ballot = rlock__ballot_spare(quorum);
         if (ballot->room >= key_len) {
+            RLOCK_ASSERT(ballot->quorum == quorum);
             return ballot;
         }
         rlock__ballot_free(ballot);
@@ -642,6 +657,8 @@ static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_reque
     if (!ballot) {
         return NULL;
     }
+    RLOCK_ASSERT(ballot->room >= request->key_len);
+    RLOCK_ASSERT(question || !rlock__ballot_of(quorum, request->token));
     key = (char *)(ballot->votes + quorum->count);
     memcpy(key, request->key, request->key_len);
     memset(ballot->votes, 0, (size_t)quorum->count * sizeof *ballot->votes);
@@ -679,6 +696,7 @@ static void rlock__server_says(rlock__server *server, const char *text) {
 
 static bool rlock__vote_gone(rlock__vote *vote, const rlock_answer *answer) {
     const rlock__quorum *quorum = vote->server->quorum;
+    RLOCK_ASSERT(vote->request.op == RLOCK_OP_RELEASE);
     return rlock__surely_gone(answer, &vote->over_us, rlock_client_now_us(quorum->client),
                               vote->ballot->longest_ms, quorum->timeout_ms);
 }
@@ -690,6 +708,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
     bool hold = release || asked->op == RLOCK_OP_RENEW;
     bool fault = answer->outcome == RLOCK_OUTCOME_FAULT &&
                  !(hold && answer->fault == RLOCK_FAULT_TYPE); /* no lock is there at all */
+    RLOCK_ASSERT(!asked->out);
     vote->left_ms = answer->left_ms;
     vote->watched = answer->watched;
     if (release && rlock__vote_gone(vote, answer)) {
@@ -754,6 +773,7 @@ static void rlock__vote_heard(rlock__vote *vote, const rlock_answer *answer) {
 static void rlock__server_answered(void *owner, rlock_request *request,
                                    const rlock_answer *answer) {
     rlock__vote *vote = RLOCK__OF(request, rlock__vote, request);
+    RLOCK_ASSERT(request->out);
     request->out = false;
     ((rlock__server *)owner)->quorum->rules->heard(vote, answer);
     rlock__vote_next(vote);
@@ -781,6 +801,7 @@ static void rlock__server_each(rlock__server *server, const rlock_part *part,
 }
 
 static void rlock__vote_up(rlock__vote *vote) {
+    RLOCK_ASSERT(vote->server->where == RLOCK__SERVER_UP);
     if (!vote->ballot->request || vote->word == RLOCK__FAILED) {
         vote->word = RLOCK__OPEN;
         rlock__vote_next(vote);
@@ -792,6 +813,7 @@ static void rlock__vote_up(rlock__vote *vote) {
  * and given its vote to others. It is asked once more. */
 static void rlock__vote_down(rlock__vote *vote) {
     const rlock_request *round = vote->ballot->request;
+    RLOCK_ASSERT(vote->server->where == RLOCK__SERVER_DOWN);
     rlock__vote_recall(vote);
     if (round && round->op == RLOCK_OP_ACQUIRE && vote->word == RLOCK__YES) {
         vote->word = RLOCK__OPEN;
@@ -922,6 +944,7 @@ static void rlock__quorum_submit(void *state, rlock_request *request) {
         rlock_timer_set(quorum->client, &quorum->timer, request->sent_us);
         return;
     }
+    RLOCK_ASSERT(!ballot->request);
     ballot->request = request;
     rlock__round_begin(ballot);
     rlock__ballot_tend(ballot);
@@ -939,6 +962,7 @@ static bool rlock__quorum_forget(void *state, rlock_request *request) {
         rlock__list_remove(&request->store.link);
         return false;
     }
+    RLOCK_ASSERT(ballot->request == request);
     ballot->request = NULL;
     ballot->paused = false;
     if (request->op == RLOCK_OP_ACQUIRE || request->op >= RLOCK_OP_INSPECT) {
@@ -988,6 +1012,7 @@ static void rlock__quorum_free(rlock__quorum *quorum) {
         rlock__ballot_free(RLOCK__OF(quorum->ballots.next, rlock__ballot, link));
     }
     rlock__quorum_trim(quorum, 0);
+    RLOCK_ASSERT(!quorum->unused_count && rlock__list_empty(&quorum->ballots));
     rlock_timer_drop(quorum->client, &quorum->timer);
     rlock__dealloc(quorum->map.buckets);
     rlock__dealloc(quorum);
@@ -1074,6 +1099,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     quorum->count = members->count;
     quorum->need = members->count / 2 + 1;
     quorum->may_fail = members->count - quorum->need;
+    RLOCK_ASSERT(quorum->count <= RLOCK__SERVERS && 2 * quorum->need > quorum->count);
     rlock__list_init(&quorum->ballots);
     rlock__list_init(&quorum->unused);
     rlock__list_init(&quorum->refused);
