@@ -200,7 +200,7 @@ static void rlock__node_epochs(rlock__node *node) {
     redis->first_epoch = redis->epoch = redis->dead_up_to = first;
     redis->alive_up_to = redis->moved_up_to = redis->lost_epoch = first;
     redis->last_epoch = first + RLOCK__EPOCHS;
-    RLOCK_ASSERT(redis->last_epoch < RLOCK__EPOCHS_MIXED && redis->last_epoch > first);
+    RLOCK_ASSERT(redis->last_epoch > first);
 }
 
 #if RLOCK__HAS_REPLICAS
