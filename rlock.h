@@ -7724,8 +7724,8 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
     return lookup;
 }
 
-/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by side,
- * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
+/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by
+ * side, each once at a time: a lookup cannot be cancelled, and one that hangs delays no other. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;
@@ -8549,13 +8549,33 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
 #endif
 }
 
+/* Takes from the config what a connection needs. False: no memory. */
+static bool rlock__redis_configure(rlock__redis *redis, const rlock_config *config) {
+    const char *host = config->host ? config->host : "127.0.0.1";
+    bool failed = false;
+#if RLOCK__HAS_TLS
+    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
+#endif
+    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
+    redis->endpoint.port = config->port ? config->port : 6379;
+    redis->database = config->database;
+#if RLOCK__HAS_REDISSON
+    redis->wire = config->wire;
+#endif
+    return !failed;
+}
+
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
     const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
-    const char *host = config->host ? config->host : "127.0.0.1";
     rlock__redis *redis;
-    bool failed = false;
+    bool failed;
     int i;
     (void)store;
     if (fault) {
@@ -8573,20 +8593,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
-#if RLOCK__HAS_TLS
-    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
-#endif
-    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
-    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
-    redis->username = rlock__copy_text(config->username, &failed);
-    redis->password = rlock__copy_text(config->password, &failed);
-    redis->name = rlock__copy_text(config->client_name, &failed);
-    redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->endpoint.port = config->port ? config->port : 6379;
-    redis->database = config->database;
-#if RLOCK__HAS_REDISSON
-    redis->wire = config->wire;
-#endif
+    failed = !rlock__redis_configure(redis, config);
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough for a handshake */
@@ -11994,8 +12001,8 @@ typedef struct rlock__flight {
     struct rlock__claim *claim;
 } rlock__flight;
 
-/* So many flights are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
+/* So many flights are kept for the claims, one each and one more, which an answer needs until it
+ * was dealt with; and so many of what waiters need. Above that, memory is asked for when they are
  * needed. */
 #ifndef RLOCK__FLIGHTS
 #define RLOCK__FLIGHTS 1024
@@ -16043,4 +16050,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: d4b9711f28e62165 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 6f5eab7834ada76a */

@@ -308,8 +308,8 @@ static void quarantine_may_end_without_a_connection(void **state) {
     assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-/* A question that is asked after the handshake may be cut off, by the server, by the command timeout
- * or by the end of the client. */
+/* A question that is asked after the handshake may be cut off: by the server, by the command
+ * timeout or by the end of the client. */
 static void question_that_is_cut_off_is_asked_again(void **state) {
     enum { HANGS, SILENT, ENDS, ODD, WAYS };
     int way;

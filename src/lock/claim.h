@@ -76,8 +76,8 @@ typedef struct rlock__flight {
     struct rlock__claim *claim;
 } rlock__flight;
 
-/* So many flights are kept for the claims, one each and one more, which an answer needs until it was
- * dealt with; and so many of what waiters need. Above that, memory is asked for when they are
+/* So many flights are kept for the claims, one each and one more, which an answer needs until it
+ * was dealt with; and so many of what waiters need. Above that, memory is asked for when they are
  * needed. */
 #ifndef RLOCK__FLIGHTS
 #define RLOCK__FLIGHTS 1024

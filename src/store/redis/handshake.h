@@ -425,8 +425,8 @@ static rlock__lookup *rlock__lookup_get(rlock__conn *conn) {
     return lookup;
 }
 
-/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by side,
- * each once at a time: a lookup cannot be cancelled, and one that hangs delays no other name. */
+/* Connects to the host of the endpoint, whose name is resolved anew. Names are resolved side by
+ * side, each once at a time: a lookup cannot be cancelled, and one that hangs delays no other. */
 static void rlock__conn_resolve(rlock__conn *conn) {
     rlock__lookup *lookup;
     bool failed = false;

@@ -681,13 +681,33 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
 #endif
 }
 
+/* Takes from the config what a connection needs. False: no memory. */
+static bool rlock__redis_configure(rlock__redis *redis, const rlock_config *config) {
+    const char *host = config->host ? config->host : "127.0.0.1";
+    bool failed = false;
+#if RLOCK__HAS_TLS
+    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
+#endif
+    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
+    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
+    redis->username = rlock__copy_text(config->username, &failed);
+    redis->password = rlock__copy_text(config->password, &failed);
+    redis->name = rlock__copy_text(config->client_name, &failed);
+    redis->prefix = rlock__copy_text(config->prefix, &failed);
+    redis->endpoint.port = config->port ? config->port : 6379;
+    redis->database = config->database;
+#if RLOCK__HAS_REDISSON
+    redis->wire = config->wire;
+#endif
+    return !failed;
+}
+
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
                              const rlock_config *config, const rlock_store_events *events,
                              void *owner, void **state) {
     const char *detail = NULL, *fault = rlock__redis_fault(config, &detail);
-    const char *host = config->host ? config->host : "127.0.0.1";
     rlock__redis *redis;
-    bool failed = false;
+    bool failed;
     int i;
     (void)store;
     if (fault) {
@@ -705,20 +725,7 @@ static int rlock__redis_open(const rlock_store *store, rlock_client *client,
     redis->stats = rlock_client_counters(client);
     redis->connect = config->connect;
     redis->user = config->connect_user ? config->connect_user : config->user;
-#if RLOCK__HAS_TLS
-    redis->endpoint.tls = config->connect || config->unix_path ? NULL : config->tls;
-#endif
-    redis->endpoint.host = rlock__copy_text(config->sentinels ? NULL : host, &failed);
-    redis->unix_path = rlock__copy_text(config->unix_path, &failed);
-    redis->username = rlock__copy_text(config->username, &failed);
-    redis->password = rlock__copy_text(config->password, &failed);
-    redis->name = rlock__copy_text(config->client_name, &failed);
-    redis->prefix = rlock__copy_text(config->prefix, &failed);
-    redis->endpoint.port = config->port ? config->port : 6379;
-    redis->database = config->database;
-#if RLOCK__HAS_REDISSON
-    redis->wire = config->wire;
-#endif
+    failed = !rlock__redis_configure(redis, config);
     redis->timeout_us = config->command_timeout_ms * 1000;
     redis->last_epoch = RLOCK__EPOCHS_MIXED - 1;
     redis->room = 256; /* enough for a handshake */
