@@ -736,6 +736,8 @@ static inline bool do_failover(struct sim_dice *dice) {
     sim_server_restart(server, false, sim_roll(dice, 300000));
     model_load(server->model, program.copies[server->number]);
     oracle_reread(server);
+    sim_server_clock(server);
+    model_tick(server->model); /* a server loads nothing that is over */
     return true;
 }
 
