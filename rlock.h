@@ -5820,23 +5820,34 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
     rlock_client_report(conn->redis->client, &report);
 }
 
-/* Writes a line that says which connection it is of, and where that leads. Why attempts end is
- * written the 1st, 2nd, 4th, 8th time and so on that it is the same in a row. */
-static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
-                            const char *detail) {
-    uint32_t times = conn->error_kept ? conn->repeats + 1 : 1;
+/* Writes a line that says which connection it is of, where that leads, and above 1 how often that
+ * has failed in a row. */
+static void rlock__conn_log_times(const rlock__conn *conn, int level, const char *what,
+                                  const char *detail, uint32_t times) {
     char line[RLOCK__LINE];
     const char *which = rlock__is_sentinel(conn) ? "Sentinel " : "push ";
     size_t n = rlock__line_add(line, 0, conn == &conn->redis->commands ? "" : which, "connection");
-    if (times & (times - 1)) {
-        return;
-    }
     n = rlock__conn_endpoint(conn, line, n, " to ");
     if (times > 1) {
         n = rlock__line_number(line, n, ": failure ", (int32_t)times);
     }
     rlock__line_add(line, n, ": ", what);
     rlock_client_log(conn->redis->client, level, line, detail);
+}
+
+static void rlock__conn_log(const rlock__conn *conn, int level, const char *what,
+                            const char *detail) {
+    rlock__conn_log_times(conn, level, what, detail, 1);
+}
+
+/* Writes why an attempt has ended: the 1st, 2nd, 4th, 8th time and so on that it is the same in a
+ * row. */
+static void rlock__conn_log_failure(const rlock__conn *conn, const char *what, const char *why) {
+    uint32_t times = conn->error_kept ? conn->repeats + 1 : 1;
+    if (times & (times - 1)) {
+        return;
+    }
+    rlock__conn_log_times(conn, RLOCK_LOG_WARNING, what, why, times);
 }
 
 /* Closes a connection that is failing, and answers what was on it. */
@@ -5913,7 +5924,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
     }
     rlock__conn_wait(conn, rlock__backoff_us(conn));
     conn->strayed = false;
-    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
+    rlock__conn_log_failure(conn, NULL, conn->text);
     if (main) {
         if (!was_ready) {
             conn->endpoint->failures++;
@@ -7014,7 +7025,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool doubted = 2 * sentinel->behind > sentinel->count;
     RLOCK_ASSERT(sentinel->behind <= sentinel->count);
-    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
+    rlock__conn_log_failure(conn, NULL, conn->text);
     redis->stats->faults++;
     conn->endpoint->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
@@ -9792,7 +9803,7 @@ static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
  * next node that was named is asked at once. */
 static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
                                     const char *why) {
-    rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", why);
+    rlock__conn_log_failure(conn, "no map of the cluster", why);
     cluster->barren = true;
     if (cluster->mapped) {
         return;
@@ -16050,4 +16061,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6f5eab7834ada76a */
+/* tools/join makes this file of src/: edit that. Digest of all above: 30f3226beec5626c */

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # What the suites that are shell scripts share: sourced by them, and $work, a folder of their own, is made before the first
 # test. Their last line is tap_ends.
-count=0 failed=0
+count=0 failed=0 failures=
 
 # own_folder NAME: makes $work. It goes when the suite ends, and with it the processes in $others, which would go on.
 own_folder() {
@@ -23,6 +23,7 @@ check() {
         echo "not ok $count - $title"
         cat "$work/output" ${said:+"$said"} | sed 's/^/# /' | tail -n 60
         failed=$((failed + 1))
+        failures="$failures; $title"
     fi
 }
 

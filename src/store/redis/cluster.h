@@ -574,7 +574,7 @@ static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
  * next node that was named is asked at once. */
 static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
                                     const char *why) {
-    rlock__conn_log(conn, RLOCK_LOG_WARNING, "no map of the cluster", why);
+    rlock__conn_log_failure(conn, "no map of the cluster", why);
     cluster->barren = true;
     if (cluster->mapped) {
         return;

@@ -326,7 +326,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
     rlock__conn *conn = &sentinel->conn;
     bool doubted = 2 * sentinel->behind > sentinel->count;
     RLOCK_ASSERT(sentinel->behind <= sentinel->count);
-    rlock__conn_log(conn, RLOCK_LOG_WARNING, NULL, conn->text);
+    rlock__conn_log_failure(conn, NULL, conn->text);
     redis->stats->faults++;
     conn->endpoint->failures++;
     sentinel->epoch = sentinel->behind == sentinel->count ? -1 : sentinel->epoch;
