@@ -2571,7 +2571,6 @@ void rlock_client_plans(rlock_client *client, bool more) {
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
     int result = 0;
-    RLOCK_ASSERT(!events || (fd >= 0 && io->ready));
     io->client = client;
     if (events != io->watched && !rlock__forked(client)) {
         io->watched = events;
@@ -12473,8 +12472,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
         waiters->attempting = NULL;
     }
     if (flight) {
-        RLOCK_ASSERT(flight->claim == claim);
         bool maybe = client->store->forget(client->store_state, &flight->request);
+        RLOCK_ASSERT(flight->claim == claim);
         RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
             claim->may_exist = true;
@@ -16061,4 +16060,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 30f3226beec5626c */
+/* tools/join makes this file of src/: edit that. Digest of all above: cddfbf4268f58c3a */

@@ -537,8 +537,8 @@ static void rlock__claim_recall(rlock__claim *claim) {
         waiters->attempting = NULL;
     }
     if (flight) {
-        RLOCK_ASSERT(flight->claim == claim);
         bool maybe = client->store->forget(client->store_state, &flight->request);
+        RLOCK_ASSERT(flight->claim == claim);
         RLOCK_ASSERT(claim->may_exist || flight->request.op == RLOCK_OP_ACQUIRE);
         if (maybe) {
             claim->may_exist = true;

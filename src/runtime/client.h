@@ -482,7 +482,6 @@ void rlock_client_plans(rlock_client *client, bool more) {
 
 int rlock_io_watch(rlock_client *client, rlock_io *io, int fd, unsigned events) {
     int result = 0;
-    RLOCK_ASSERT(!events || (fd >= 0 && io->ready));
     io->client = client;
     if (events != io->watched && !rlock__forked(client)) {
         io->watched = events;
