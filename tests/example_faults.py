@@ -115,7 +115,7 @@ def nothing(_):
 # ---- the table ----
 
 JOB = "once", "report", "monday", "sh", "-c"
-WORKS = (*JOB, "sleep 1; echo ran >>$LOG")
+WORKS = (*JOB, "sleep 2; echo ran >>$LOG")
 # Its child would write after it, if that were not ended too.
 LEAVES = (*JOB, "(sleep 4; echo survived >>$LOG) & sleep 3")
 
