@@ -43,7 +43,7 @@ LEASE_S = 1.0 * SCALE
 SOON_S = 5 * SCALE  # what takes milliseconds on a machine that is idle
 LOST, BUSY, FAILED, NOT_RUN, NOT_FOUND = 123, 124, 125, 126, 127
 ROUNDS = int(([word for word in sys.argv[3:] if word.isdigit()] or [20])[0])  # the faults of the chaos
-JOBS = 8  # tests at a time
+JOBS = 2 * (os.cpu_count() or 1)  # tests at a time
 
 
 def runs(pid, log):
@@ -1517,7 +1517,7 @@ def command_of_a_lost_lock_is_asked_by_its_signal_and_killed_after(place):
         took_s = time.time() - asked
         server.signal(signal.SIGCONT)
         machine.ends_with(LOST)
-        assert after_s * 0.8 <= took_s <= after_s + 0.5 * SCALE, (name, after_s, took_s)
+        assert after_s * 0.8 <= took_s <= after_s + 1.5 * SCALE, (name, after_s, took_s)
         assert "was lost" in machine.process.stderr.read()
         until("its end at the server", SOON_S, lambda: not server.redis.exists(place.key))
 

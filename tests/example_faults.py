@@ -19,7 +19,7 @@ import time
 from fixture import OVER, Redis, Tap, dies_with_parent, ends_when_told, failure, send, until
 
 EXAMPLES = os.path.abspath(sys.argv[1])
-JOBS = 12         # rows at a time
+JOBS = 3 * (os.cpu_count() or 1)  # rows at a time
 PATIENCE_S = 40   # of all that takes seconds, on a machine that is busy
 SOON = "?watchdog_lease_ms=1000"
 OWN_LEASE = ("hello", "report", "watchdog", "cookbook/lead")  # these set it themselves
@@ -90,6 +90,7 @@ def full_for_a_while(run):
 
 
 def restarted(run):
+    """Without its data. On a busy machine it may be back only when the lease is over."""
     run.server.kill()
     run.server.start()
 
@@ -144,19 +145,19 @@ FAULTS = [
     ("hello", deleted, 1, "^lost stock:42: deleted$"),
     ("hello", disconnected, 0, "^released stock:42: ok$"),
     ("hello", full, 0, "^released stock:42: ok$"),
-    ("hello", restarted, 1, "^lost stock:42: deleted$"),
+    ("hello", restarted, 1, "^lost stock:42: (deleted|expired)$"),
     ("own_loop", nothing, 0, "^released own-loop: ok$"),
     ("own_loop", deleted, 1, "^lost own-loop: deleted$"),
     ("own_loop", disconnected, 0, "^released own-loop: ok$"),
     ("own_loop", full, 0, "^released own-loop: ok$"),
-    ("own_loop", restarted, 1, "^(lost own-loop: deleted|released own-loop: (?!ok))"),
+    ("own_loop", restarted, 1, "^(lost own-loop: (deleted|expired)|released own-loop: (?!ok))"),
     ("own_loop", stopped, 1, "^(lost own-loop: expired|released own-loop: (?!ok))"),
     ("once", nothing, 0, "^report of monday is done$"),
     ("once", deleted, 1, "^report: lock lost: deleted$", "^report of monday has failed$"),
     ("once", disconnected, 0, "^report of monday is done$"),
     ("once", full, 1, "^data: OOM", "^report of monday is done, but this could not be noted: it may run again$"),
     ("once", full_for_a_while, 0, "^data: OOM", "^report of monday is done$"),
-    ("once", restarted, 1, "^report: lock lost: deleted$"),
+    ("once", restarted, 1, "^report: lock lost: (deleted|expired)$"),
     ("once", stopped_for_a_lease, 1, "^report: lock lost: expired$"),
     ("once leaves", deleted, 1, "^report: lock lost: deleted$"),
     ("once leaves", stopped_for_a_lease, 1, "^report: lock lost: expired$"),
@@ -181,13 +182,13 @@ FAULTS = [
     ("worker", stopped, 1, "^data: Resource temporarily unavailable$"),
     ("graceful", terminated, 0, "^leaves: ok$"),
     ("graceful", deleted, 1, "^stops: deleted$", "^leaves: ok$"),
-    ("graceful", restarted, 1, "^stops: deleted$", "^leaves: ok$"),
+    ("graceful", restarted, 1, "^stops: (deleted|expired)$", "^leaves: ok$"),
     ("graceful", stopped, 1, "^stops: expired$", "^leaves: no answer, its lease has to run out$"),
     ("report", nothing, 0, "^page 3 is written$"),
     ("report", deleted, 0, "^lost the lock: deleted$", "^page 3 is written$"),
     ("report", disconnected, 0, "^page 3 is written$"),
     ("report", full_for_a_while, 0, "^page 3 is written$"),
-    ("report", restarted, 0, "^lost the lock: deleted$", "^page 3 is written$"),
+    ("report", restarted, 0, "^lost the lock: (deleted|expired)$", "^page 3 is written$"),
 ]
 GOES_ON = [  # until SIGTERM: what it says after the fault; its end
     ("graceful", disconnected, "^works$", 0, "^leaves: ok$"),
@@ -195,7 +196,7 @@ GOES_ON = [  # until SIGTERM: what it says after the fault; its end
     ("lead", nothing, "leads, fence", 0, "^leaves: ok$"),
     ("lead", deleted, r"leads no more: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
     ("lead", disconnected, "leads, fence", 0, "^leaves: ok$"),
-    ("lead", restarted, r"leads no more: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
+    ("lead", restarted, r"leads no more: (deleted|expired)(?s:.)*leads, fence", 0, "^leaves: ok$"),
     ("lead", stopped_for_a_lease, r"leads no more: expired(?s:.)*leads, fence", 0, "^leaves: ok$"),
     ("lead", stopped, "leads no more: expired", 1, "^leaves: no answer, its lease has to run out$"),
 ]

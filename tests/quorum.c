@@ -30,7 +30,7 @@ static void *count_malloc(size_t size) {
 #define MAJORITY 3
 #define TIMEOUT_MS 200  /* of a command, so that a dead server is noticed soon */
 #define SHORT_MS 1500   /* a lease, after which it is sure that nothing comes late any more */
-#define WATCHDOG_MS 600 /* longer than it takes to notice one */
+#define WATCHDOG_MS 900 /* longer than it takes to notice one */
 
 static struct server servers[SERVERS];
 static bool paused[SERVERS];

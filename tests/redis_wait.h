@@ -300,8 +300,8 @@ static void nothing_is_left_of_a_client_that_is_freed_at_any_moment(void **state
             }
             rlock_client_free(client);
             kit_client_count--;
-            assert_true(kit_until(none_is_left, NULL, 2000));
-            assert_true(key_goes(&server, "other", 2000));
+            assert_true(kit_until(none_is_left, NULL, 10000));
+            assert_true(key_goes(&server, "other", 10000));
             kit_reset();
         }
     }
