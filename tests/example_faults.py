@@ -188,7 +188,7 @@ FAULTS = [
     ("report", deleted, 0, "^lost the lock: deleted$", "^page 3 is written$"),
     ("report", disconnected, 0, "^page 3 is written$"),
     ("report", full_for_a_while, 0, "^page 3 is written$"),
-    ("report", restarted, 0, "^lost the lock: (deleted|expired)$", "^page 3 is written$"),
+    ("report", restarted, 0, "^(lost the lock: (deleted|expired)|done)$", "^page 3 is written$"),
 ]
 GOES_ON = [  # until SIGTERM: what it says after the fault; its end
     ("graceful", disconnected, "^works$", 0, "^leaves: ok$"),
