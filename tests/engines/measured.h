@@ -100,7 +100,7 @@ static void measured_timer(rlock_client *client) {
 #undef rlock_on_io
 #undef rlock_on_timer
 
-#define LATE_US 200000 /* a hundred turns of the loop: a busy machine brings pages back in one */
+#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
 
 /* After all tests: what the loop was kept for. */
 static void no_call_of_the_loop_has_blocked(void **state) {
