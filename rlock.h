@@ -6927,8 +6927,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 #define RLOCK__SENTINEL_ADDRESS "SENTINEL GET-MASTER-ADDR-BY-NAME"
 
 /* Notes the address of an answer: a host, and a port in words. False: it has none, as where a host
- * has a line end. `again`: it is
- * the one that was noted before. */
+ * has a line end. *again: it is the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
     bool failed = false;
@@ -16060,4 +16059,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: cddfbf4268f58c3a */
+/* tools/join makes this file of src/: edit that. Digest of all above: 21bcd1682397d8a1 */

@@ -229,8 +229,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
 #define RLOCK__SENTINEL_ADDRESS "SENTINEL GET-MASTER-ADDR-BY-NAME"
 
 /* Notes the address of an answer: a host, and a port in words. False: it has none, as where a host
- * has a line end. `again`: it is
- * the one that was noted before. */
+ * has a line end. *again: it is the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
     bool failed = false;
