@@ -377,6 +377,8 @@ $(out)/examples/%: examples/%.c Makefile | $(lined)
 	@mkdir -p $(@D)
 	$(compile) $(follow) $(flags) -D_POSIX_C_SOURCE=200809L $(store_flags) -o $@ $< $(LDFLAGS) -lev $(loops) $(HIREDIS_LIBS) $(store_libs)
 
+# They wait for what they show.
+$(BUILD)/examples/%: CFLAGS = -O0 -g
 $(out)/examples/cares: loops = -lcares
 $(pq_examples): flags = $(shell pkg-config --cflags libpq)
 $(pq_examples): loops = -lpq

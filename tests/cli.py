@@ -10,8 +10,8 @@ back; nobody stops rlock and its keeper both, or kills both with -9 (then only t
 what that started is not). A lock that is stolen, deleted or forgotten is outside: there the test is how soon the command
 is ended.
 
-$RLOCK_CLI_SCALE makes leases, and what is waited for, so many times longer: for a machine that is busy, or a program with
-sanitizers.
+Leases, and what is waited for, are as many times longer as the machine is slower than usual when the tests begin, or
+$RLOCK_CLI_SCALE times, as for a program with sanitizers.
 """
 
 import concurrent.futures
@@ -35,10 +35,10 @@ import time
 import traceback
 
 from fixture import (OVER, TESTS, NotApplicable, Redis, Tap, adopts_orphans, children, dies_with_parent, ends_when_told,
-                     failure, hears_signals, now, send, state, test, until)
+                     failure, hears_signals, now, send, slowness, state, test, until)
 
 RLOCK, BEAT = (os.path.abspath(path) for path in sys.argv[1:3])
-SCALE = float(os.environ.get("RLOCK_CLI_SCALE") or 1)
+SCALE = float(os.environ.get("RLOCK_CLI_SCALE") or slowness())
 LEASE_S = 1.0 * SCALE
 SOON_S = 5 * SCALE  # what takes milliseconds on a machine that is idle
 LOST, BUSY, FAILED, NOT_RUN, NOT_FOUND = 123, 124, 125, 126, 127
@@ -62,6 +62,11 @@ def copy(program, path):
 
 def ms(seconds):
     return f"{seconds * 1000:.0f}ms"
+
+
+def patient(url, seconds):
+    """The same server, which may take so long to answer a request."""
+    return f"{url}{'&' if '?' in url else '?'}command_timeout_ms={seconds * 1000:.0f}"
 
 
 class Server(Redis):
@@ -454,8 +459,8 @@ def try_and_wait_end_with_124_and_the_next_one_gets_it(place):
     place.began(1)
     start = now()
     assert place.says("--try", place.key, "--", "echo", "ran")[:2] == (BUSY, "")
-    assert place.says("--wait", "300ms", place.key, "--", "echo", "ran")[:2] == (BUSY, "")
-    assert now() - start >= 0.3
+    assert place.says("--wait", ms(SCALE), place.key, "--", "echo", "ran")[:2] == (BUSY, "")
+    assert now() - start >= SCALE
     waiter = place.beats("for", "20", options=("--wait", "1h"))
     time.sleep(0.1)
     holder.signal(signal.SIGTERM)
@@ -897,12 +902,12 @@ def command_that_is_stopped_keeps_the_lock(place):
 
 @test
 def grant_that_comes_late_is_renewed_before_the_command_begins(place):
-    lease = 1.0  # not longer than the time that a request may take
+    lease = LEASE_S  # not longer than the time that a request may take
     network = place.network()
     place.beats("for", "1").ends_with(7)  # from here on the server knows the scripts
     network.late = (getattr(place.server, "on_the_wire", str.encode)(place.key), 0.75 * lease)
     place.log += "x"
-    machine = place.beats("for", "30", lease=lease, url=network.url)
+    machine = place.beats("for", "30", lease=lease, url=patient(network.url, lease))
     machine.ends_with(7)
     assert network.late is None
 
@@ -1026,7 +1031,7 @@ LOSSES = (  # what happens to the server or to rlock; the lease; what the one li
      "another has it: WRONGTYPE .*"),
     ("password", asks_for_a_password, 2, "NOAUTH .*"),
     ("replica", lambda server, *_: server.redis.slaveof("127.0.0.1", 1), 2, "(.*READONLY .*|the server is a replica.*)"),
-    ("short", lambda server, *_: server.signal(signal.SIGSTOP), 1,
+    ("short", lambda server, *_: server.signal(signal.SIGSTOP), 1 / SCALE,  # shorter than what a request may take
      "no renewal was answered in time"),
     ("stopped", stopped_for_longer_than_the_lease, 1, "nothing was renewed: the process or its loop stood still"),
 )
@@ -1053,7 +1058,7 @@ def line_of_a_loss(place, elects, what, happens, leases, cause):
 @test
 def one_line_tells_why_the_lock_was_lost(place):
     cases = [(elects, *loss) for elects in ((), ("elect",)) for loss in LOSSES]
-    with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for done in [pool.submit(line_of_a_loss, place, *case) for case in cases]:
             done.result()
 
@@ -1901,6 +1906,7 @@ def main():
     wanted = [function for function in TESTS if not names or function.__name__.startswith(names)]
     folder = tempfile.mkdtemp(prefix="rlock-cli-")
     pool = concurrent.futures.ThreadPoolExecutor(JOBS)
+    print(f"# leases and limits are {SCALE:.1f} times as long as usual", flush=True)
     tap = Tap(len(wanted))
     try:
         server = Server(folder)

@@ -22,7 +22,7 @@ EXAMPLES = os.path.abspath(sys.argv[1])
 JOBS = 3 * (os.cpu_count() or 1)  # rows at a time
 PATIENCE_S = 40   # of all that takes seconds, on a machine that is busy
 SOON = "?watchdog_lease_ms=1000"
-LATER = "?watchdog_lease_ms=10000"  # a server that is started anew is back before that, also on a busy machine
+LATER = "?watchdog_lease_ms=10000"  # a server that is replaced is found by then, also on a busy machine
 OWN_LEASE = ("hello", "report", "watchdog", "cookbook/lead")  # these set it themselves
 
 
@@ -92,8 +92,7 @@ def full_for_a_while(run):
 
 def restarted(run):
     """Without its data."""
-    run.server.kill()
-    run.server.start()
+    run.server.replace()
 
 
 def stopped(run):
@@ -215,6 +214,8 @@ def at_work(name, fault, status, *words):
     """While it works, a fault comes."""
     def run(folder, server):
         program, key = PROGRAMS[name]
+        if fault is restarted:
+            server.prepare()
         with_it = Run(folder, server, program, lease=LATER if fault is restarted else SOON)
         with_it.works(key)
         fault(with_it)
@@ -232,6 +233,8 @@ def at_work(name, fault, status, *words):
 def goes_on(name, fault, again, status, *words):
     def run(folder, server):
         program, key = PROGRAMS[name]
+        if fault is restarted:
+            server.prepare()
         with_it = Run(folder, server, program)
         with_it.works(key)
         fault(with_it)

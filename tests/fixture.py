@@ -40,6 +40,15 @@ def until(what, seconds, done):
         time.sleep(0.005)
 
 
+def slowness():
+    """How many times longer than usual this machine takes to start a process now: 1 to 3."""
+    usual_s, count = 0.005, 100
+    start = now()
+    for _ in range(count):
+        subprocess.run(["true"], check=True)
+    return min(max(1.0, (now() - start) / count / usual_s), 3.0)
+
+
 # ---- processes ----
 
 
@@ -126,7 +135,7 @@ class Redis:
         self.socket = os.path.join(self.folder, "socket")
         self.url = "unix://" + self.socket
         self.port, self.seconds, self.arguments = port, seconds, arguments
-        self.process, self.file = None, []
+        self.process, self.next, self.file = None, None, []
         if configuration is not None:
             self.file = [os.path.join(self.folder, "configuration")]
             with open(self.file[0], "w", encoding="ascii") as file:
@@ -172,8 +181,21 @@ class Redis:
             self.process.kill()
             self.process.wait()
 
+    def prepare(self):
+        """Starts the server, without the data, that takes the place of this one in replace()."""
+        self.next = Redis(folder=self.folder)
+
+    def replace(self):
+        """At once: how long a server takes to start does not matter."""
+        self.kill()
+        os.rename(self.next.socket, self.socket)
+        self.process, self.next = self.next.process, None
+        self.redis = self.connect(socket_timeout=self.PATIENCE_S)
+
     def stop(self):
         self.kill()
+        if self.next:
+            self.next.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):

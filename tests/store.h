@@ -626,9 +626,10 @@ static void keys_are_independent_and_binary(void **state) {
 static void wait_ends_as_timeout_and_the_queue_goes_on(void **state) {
     struct hand *first = held(hand(0, "k")), *gives_up = hand(1, "k"), *stays = hand(1, "k");
     (void)state;
-    asks(gives_up, 200, STORE_LEASE_MS);
+    IS(tried(gives_up, 0, STORE_LEASE_MS), RLOCK_ERR_BUSY); /* its client is connected */
+    asks(gives_up, 500, STORE_LEASE_MS);
     waits(1, stays);
-    IS(ends(gives_up, RLOCK_ACQUIRED, 0), RLOCK_ERR_TIMEOUT);
+    IS(ends(gives_up, RLOCK_ACQUIRED, 1), RLOCK_ERR_TIMEOUT);
     LEFT(gives_up->remaining_ms[RLOCK_ACQUIRED]);
     row->run_ms(50);
     lets_go(first);
@@ -1077,21 +1078,24 @@ static inline void several_keys_exclude_single_ones_of_the_same_client(void **st
 
 static inline void overlapping_sets_in_any_order_do_not_deadlock(void **state) {
     struct hand *sets[2];
-    int i, turn;
+    int i, turn, fewest = 0;
     (void)state;
     sets[0] = hand_of_keys(0, A, B);
     sets[1] = hand_of_keys(1, B, A);
     asks(sets[0], RLOCK_FOREVER, STORE_LEASE_MS);
     asks(sets[1], RLOCK_FOREVER, STORE_LEASE_MS);
-    for (turn = 0; turn < 30; turn++) {
+    /* Who polls may come too late each time, but not once nobody else asks. Of those that are told
+     * each has it again and again; a busy machine may serve one of them many times in a row. */
+    for (turn = 0; turn < 30 || (!polled && fewest < 3); turn++) {
+        assert_true(turn < 1000);
         EVENTUALLY(holds(sets[0]) || holds(sets[1]));
         i = holds(sets[0]) ? 0 : 1;
         assert_false(holds(sets[1 - i]));
         lets_go(sets[i]);
+        fewest = sets[1 - i]->count[RLOCK_RELEASED] < sets[i]->count[RLOCK_RELEASED]
+                     ? sets[1 - i]->count[RLOCK_RELEASED]
+                     : sets[i]->count[RLOCK_RELEASED];
         asks(sets[i], RLOCK_FOREVER, STORE_LEASE_MS);
-    }
-    if (!polled) { /* who polls may come too late each time, but not once nobody else asks */
-        WITHIN(sets[0]->count[RLOCK_RELEASED], 3, 27);
     }
     EVENTUALLY(holds(sets[0]) || holds(sets[1]));
     i = holds(sets[0]) ? 0 : 1;

@@ -83,7 +83,7 @@ def suites():
     rows, group, how = [], '', ''
     with open(os.environ.get('SUITES') or os.path.join(ROOT, 'tests', 'suites'), encoding='utf-8') as table:
         for line in table:
-            section = re.match(r'# (\w+), (computes|waits)$', line)
+            section = re.match(r'# ([\w-]+), (computes|waits)$', line)
             cells = [cell.strip() for cell in line.split(' | ')]
             if section:
                 group, how = section.groups()

@@ -136,7 +136,7 @@ def catchers(bugs):
     """Patterns of the tests that caught these bugs last; all tests, where that is not known of each."""
     engine = planted.group(bugs[0]) == 'stores'
     programs = {}
-    for suite in suites('stores' if engine else 'test', 'proof'):
+    for suite in suites(*(('stores', 'proof-stores') if engine else ('test',)), 'proof'):
         for program in kit.programs(suite.command):
             programs.setdefault(re.sub(r'^\$BUILD/(asan/)?tests/', '', program), sources(program))
         programs[suite.name] = sources(suite.command)
@@ -200,6 +200,8 @@ def steps():
             *of_stores), waits=True), [RESULT]),
         Step('suites', 'tools/run-tests --group proof', 'test', [suite_piece(suite) for suite in suites('proof')],
              [RESULT]),
+        Step('suites-stores', 'tools/run-tests --group proof-stores', 'stores',
+             [suite_piece(suite) for suite in suites('proof-stores')], [RESULT]),
         Step('mutants', 'make mutants', 'test', list(bug_pieces('core', 3)),
              PLANTED),
         Step('mutants-stores', 'make mutants-stores', 'stores', list(bug_pieces('stores', 10)),
