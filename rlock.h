@@ -51,6 +51,7 @@
  *     >>token            how a token is written, the letter of its kind, and the keys of a request
  *     >>gone             when a token that is let go is surely gone
  *     >>settings         the numbers of a configuration
+ *     >>who              holders and waiters of a key, with what their clients say of themselves
  *     >>memory           the store inside the process
  *     >>redis-state      the store on hiredis
  *     >>redis-scripts    what a server does in one step, and cannot do by one command
@@ -62,6 +63,7 @@
  *     >>redis-sentinel   where the primary is, asked of Sentinels
  *     >>redis-quarantine a server that may have lost holds grants none until they would have ended
  *     >>redis-handshake  a connection from the first attempt until it can be used
+ *     >>redis-who        what a client says of itself, in the names of its connections
  *     >>redis-store      requests in their order, many in one command, and what is answered
  *     >>redis-url        config.url, one text for the address and all settings that a text can say
  *     >>cluster-map      the slots of a cluster
@@ -117,9 +119,9 @@
  *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
  *     exclude each other need two handles, even within one client.
  *     Callback safety: every function here may be called from every callback. That includes the
- *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`
- *     and `on_event` and those of a loop are not callbacks: they may call nothing of this, and
- *     must return.
+ *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`,
+ *     `map_address` and `on_event` and those of a loop are not callbacks: they may call nothing
+ *     of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
  *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
@@ -235,13 +237,14 @@
  *     RLOCK_WITH_URL      config.url
  *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
  *     RLOCK_WITH_TLS      config.tls
- *     RLOCK_WITH_SENTINEL  config.sentinels
- *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new
+ *     RLOCK_WITH_SENTINEL  config.sentinels, config.map_address
+ *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new, config.map_address
  *     RLOCK_WITH_REPLICAS  config.replicas, config.quarantine_ms
  *     RLOCK_WITH_REDISSON  config.wire: mutexes of Redisson
  *     RLOCK_WITH_QUORUM   rlock_quorum_new, rlock_both_new
  *     RLOCK_WITH_MEMORY   rlock_memory_new
  *     RLOCK_WITH_REPORTS  config.on_event
+ *     RLOCK_WITH_DESCRIPTIONS  config.description; with RLOCK_WITH_KINDS also rlock_describe
  *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
  *                         does not say what is wrong with an argument
  *
@@ -308,6 +311,12 @@
 #define RLOCK__HAS_REPORTS 0
 #endif
 
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_DESCRIPTIONS))
+#define RLOCK__HAS_DESCRIPTIONS 1
+#else
+#define RLOCK__HAS_DESCRIPTIONS 0
+#endif
+
 #if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
 #define RLOCK__HAS_URL 1
 #else
@@ -353,9 +362,11 @@
 #if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_TEXTS)
 #define RLOCK__HAS_TEXTS 1
 #define RLOCK__TEXT(text) text
+#define RLOCK__NEEDS(setting, macro) setting " needs " macro
 #else
 #define RLOCK__HAS_TEXTS 0
 #define RLOCK__TEXT(text) ""
+#define RLOCK__NEEDS(setting, macro) macro
 #endif
 
 /* The linkage of the public functions; define it yourself where that has to be another one. */
@@ -557,10 +568,12 @@ typedef enum rlock_op {
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
- * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
+ * ONCE: the handle does not wait: it may not join the queue of a queued kind.
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
+#define RLOCK_REQUEST_DESCRIBE 8u
 
 /* A place in a list of the store's. */
 typedef struct rlock_link {
@@ -640,6 +653,17 @@ typedef enum rlock_fault {
     RLOCK_FAULT_OTHER
 } rlock_fault;
 
+/* A holder or a waiter of a key: see rlock_describe. */
+typedef struct rlock_who {
+    const char *token; /* any bytes, then a NUL; of a client of this library its id of 36
+                          characters, a colon and a number */
+    size_t token_len;
+    const char *description; /* of its client, without control bytes, at most 255; NULL: it has
+                                none, or is not connected to this server now */
+    int64_t left_ms;         /* of a holder, until its lease ends; -1 = never. Of a waiter -1 */
+    bool waits;              /* it waits in the queue at the server; false: it holds */
+} rlock_who;
+
 /* How a key stands at the server. */
 typedef struct rlock_info {
     int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
@@ -652,6 +676,13 @@ typedef struct rlock_info {
                           until the callback returns */
     size_t token_len;
     const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
+
+    /* rlock_describe: the holders, then the waiters in their order, at most 100 of each; NULL: not
+     * asked, or not known. And why there are no descriptions, or no list, or NULL. Both are valid
+     * as long as `token`. */
+    const rlock_who *who;
+    size_t who_count;
+    const char *untold;
 } rlock_info;
 
 /* What a store says of a request. */
@@ -892,6 +923,12 @@ typedef enum rlock_wire {
 struct redisAsyncContext;
 struct rlock_report;
 
+/* Says where an address that a server announced is to be reached from here: config.map_address.
+ * Writes a host, in at most `room` bytes with its NUL, and a port, and returns true; or returns
+ * false: the address is right as it is. */
+typedef bool rlock_map_address(void *user, const char *host, int port, char *new_host, size_t room,
+                               int *new_port);
+
 /* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
  * use another library. All are required, run on the client's thread, and may not call this library.
  * Of the context the members `data` and `ev` are the library's. */
@@ -899,7 +936,8 @@ typedef struct rlock_tls {
     void *ctx; /* passed to each hook */
 
     /* Begins the handshake on a context that has just connected, without blocking. `host` is what
-     * the certificate must be for: the host as it was configured, or as a Sentinel named it.
+     * the certificate must be for: the host as it was configured, as a Sentinel or a node of a
+     * cluster named it, or as config.map_address wrote it instead.
      * Returns 0, or negative if it cannot begin. */
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
@@ -1005,6 +1043,22 @@ typedef struct rlock_config {
      * host of its own, with a good certificate, and is sent the password. Where tls verifies a name
      * of its own (server_name of rlock_tls_options) it is allowed; true accepts the risk. */
     bool trust_plain_sentinels;
+
+    /* None; Sentinels and clusters, behind NAT or a container's network. Called with each address
+     * that a Sentinel has of the primary, or a node of another node, in CLUSTER SLOTS, MOVED and
+     * ASK; not with what this config names. Where a node announces no host, the one is asked about
+     * by which that node is reached. The host that it writes (256 bytes of room) is the one that
+     * TLS verifies; one that is no host of a config, or a port out of range, is not used. It may
+     * not call the library. A server of a quorum may have its own. */
+    rlock_map_address *map_address;
+    void *map_user; /* for map_address */
+
+    /* None; 1 to 128 bytes of UTF-8 without control characters, as "web-3, pid 4711, nightly
+     * report"; Redis, and what is made of it. What rlock_describe says of this client's holds and
+     * waiters. The name of each of its connections has it (CLIENT SETNAME), so it is gone with
+     * them, and every user of the server who may list clients can read it. Beside client_name it
+     * is RLOCK_ERR_ARG: a connection has one name. */
+    const char *description;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */
@@ -1275,6 +1329,16 @@ typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, v
  * RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (being shut down). */
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
+
+/* The same as rlock_inspect, and who holds the key and who waits for it: info->who. Redis, a
+ * cluster and a quorum of it list them; with other stores info->untold says that they do not. Of
+ * the waiters of a MUTEX no server knows. The server is asked for the names of its connections
+ * (CLIENT LIST), which costs it the more the more there are; if it refuses that, info->untold has
+ * its words, and the list has no descriptions. Anybody who may connect can name a connection as he
+ * likes: a description is a hint.
+ * Errors: those of rlock_inspect; RLOCK_ERR_ARG without RLOCK_WITH_DESCRIPTIONS. */
+RLOCK_API int rlock_describe(rlock_client *client, const rlock_options *options,
+                             rlock_info_callback *done, void *user);
 
 /* For operators: removes every hold of the key, of any client; the next waiters are served. LOST
  * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
@@ -2769,6 +2833,66 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     return true;
 }
 
+#if RLOCK__HAS_DESCRIPTIONS
+
+/* ------------------------------------------------------------------------------------------------
+ * >>who - holders and waiters of a key, with what their clients say of themselves
+ */
+
+#define RLOCK__WHO_MAX 200u /* holders and waiters together: see who.lua */
+
+/* Appends foreign words, which may be NULL, to a block, as they may be shown. Returns where they
+ * begin. */
+static const char *rlock__who_text(const rlock_client *client, char **end, const char *words) {
+    char *begin = *end;
+    if (!words) {
+        return NULL;
+    }
+    *end += rlock__line_foreign(client->secrets, begin, 0, "", words) + 1;
+    return begin;
+}
+
+/* Appends bytes, which may be NULL, and a NUL. Returns where they begin. */
+static const char *rlock__who_bytes(char **end, const char *bytes, size_t len) {
+    char *begin = *end;
+    if (!bytes) {
+        return NULL;
+    }
+    memcpy(begin, bytes, len);
+    *end += len + 1;
+    return begin;
+}
+
+/* Copies the list of an answer, the words beside it and its token into one block, to which the
+ * answer points then. Returns the block; NULL: no memory, and the answer has none of them. */
+static char *rlock__who_copy(const rlock_client *client, rlock_info *info) {
+    const rlock_who *from = info->who;
+    rlock_who *to;
+    size_t count = from ? info->who_count : 0, room = count * sizeof *to + RLOCK__LINE, i;
+    char *block, *end;
+    RLOCK_ASSERT(count <= RLOCK__WHO_MAX);
+    room += info->token_len + 1;
+    for (i = 0; i < count; i++) {
+        room += from[i].token_len + 1 + (from[i].description ? RLOCK__LINE : 0);
+    }
+    block = (char *)rlock__alloc(room);
+    to = (rlock_who *)(void *)block;
+    end = block ? block + count * sizeof *to : NULL;
+    for (i = 0; block && i < count; i++) {
+        to[i] = from[i];
+        to[i].token = rlock__who_bytes(&end, from[i].token, from[i].token_len);
+        to[i].description = rlock__who_text(client, &end, from[i].description);
+    }
+    info->who = from ? to : NULL;
+    info->who_count = block ? count : 0;
+    info->untold = block ? rlock__who_text(client, &end, info->untold) : NULL;
+    info->token = block ? rlock__who_bytes(&end, info->token, info->token_len) : NULL;
+    RLOCK_ASSERT(end <= block + room);
+    return block;
+}
+
+#endif /* RLOCK__HAS_DESCRIPTIONS */
+
 #if RLOCK__HAS_MEMORY
 
 /* ------------------------------------------------------------------------------------------------
@@ -3699,6 +3823,8 @@ typedef struct rlock__sentinel {
     bool waited;         /* the command connection waits for an answer */
     bool misled;         /* the address was tried, and has not worked yet */
     bool heard;          /* on this connection there was an answer */
+    rlock_map_address *map;
+    void *map_user;
 } rlock__sentinel;
 #endif
 
@@ -3807,6 +3933,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 #if RLOCK__HAS_REPLICAS
     rlock__quarantine *quarantine; /* NULL: there is none */
     rlock__sync *sync;             /* NULL: no replica has to have anything */
+#endif
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS
+    struct rlock__told *told; /* NULL: no question for descriptions was sent yet */
 #endif
     rlock__conn commands, push;
     rlock__endpoint endpoint;         /* where both connections lead */
@@ -4540,6 +4669,42 @@ static const char rlock__lua_redisson_force[] =
     "return 1";
 
 #endif
+#if RLOCK__HAS_KINDS && RLOCK__HAS_DESCRIPTIONS
+static const char rlock__lua_who[] =
+    "ab95cfa9eedd5ea6668812075eb98cf18d6438df"
+    "local key,call=KEYS[1],redis.call\n"
+    "local what,all=call('TYPE',key).ok,''\n"
+    "local function add(sort,left,token)\n"
+    "all=all..sort..' '..left..' '..#token..' '..token\n"
+    "end\n"
+    "if what=='string'then\n"
+    "add('h',call('PTTL',key),call('GET',key))\n"
+    "elseif what=='hash'and call('HLEN',key)==1 then\n"
+    "add('h',call('PTTL',key),call('HKEYS',key)[1])\n"
+    "elseif what=='zset'and KEYS[2]then\n"
+    "local time=redis.pcall('TIME')\n"
+    "if time.err then\n"
+    "return{err='ERR fences, queues and quarantine need TIME in scripts: '..time.err}\n"
+    "end\n"
+    "local now=time[1]*1000+math.floor(time[2]/1000)\n"
+    "local function between(from,to)\n"
+    "local some=call('ZRANGEBYSCORE',key,from,to,'WITHSCORES','LIMIT','0','100')\n"
+    "for i=1,#some,2 do\n"
+    "local left=math.abs(some[i+1])-now\n"
+    "add('h',math.max(math.floor(left),0),(some[i]:gsub(':%d+.$','')))\n"
+    "end\n"
+    "end\n"
+    "between('(-inf','('..-now)\n"
+    "between('('..now,'+inf')\n"
+    "end\n"
+    "if KEYS[2]and call('TYPE',KEYS[2]).ok=='zset'then\n"
+    "for _,member in ipairs(call('ZRANGE',KEYS[2],'0','99'))do\n"
+    "add('w',-1,(member:gsub(':%d+.$','')))\n"
+    "end\n"
+    "end\n"
+    "return all";
+
+#endif
 
 /* clang-format on */
 
@@ -4693,6 +4858,22 @@ static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count
         one->name[len] = 0;
     }
     return hosts;
+}
+
+/* Replaces an address that a server announced by the one that config.map_address has for it. There
+ * is room for RLOCK__HOST_MAX bytes of the host, and a NUL. */
+static void rlock__announced(rlock_map_address *map, void *user, char *host, int *port) {
+    char new_host[RLOCK__HOST_MAX + 1] = "";
+    int new_port = *port;
+    RLOCK_ASSERT(*host && *port > 0);
+    if (!map || !map(user, host, *port, new_host, sizeof new_host, &new_port)) {
+        return;
+    }
+    new_host[RLOCK__HOST_MAX] = 0;
+    if (rlock__is_host(new_host, strlen(new_host)) && new_port > 0 && new_port <= 65535) {
+        strcpy(host, new_host);
+        *port = new_port;
+    }
 }
 
 #endif /* RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER */
@@ -6778,6 +6959,8 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
         return NULL;
     }
     sentinel->epoch = -1;
+    sentinel->map = config->map_address;
+    sentinel->map_user = config->map_user;
 #if RLOCK__HAS_TLS
     sentinel->endpoint.tls = config->sentinel_tls;
 #endif
@@ -6930,6 +7113,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
  * has a line end. *again: it is the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
+    char text[RLOCK__HOST_MAX + 1];
     bool failed = false;
     int former = sentinel->named_port;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
@@ -6942,10 +7126,14 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
         return false;
     }
     sentinel->named_port = (int)strtol(port->str, NULL, 10);
-    *again = sentinel->named && strcmp(sentinel->named, host->str) == 0 &&
-             sentinel->named_port == former;
+    strcpy(text, host->str); /* a host is no longer */
+    if (sentinel->named_port > 0 && sentinel->named_port <= 65535) {
+        rlock__announced(sentinel->map, sentinel->map_user, text, &sentinel->named_port);
+    }
+    *again =
+        sentinel->named && strcmp(sentinel->named, text) == 0 && sentinel->named_port == former;
     rlock__dealloc(sentinel->named);
-    sentinel->named = rlock__copy_text(host->str, &failed);
+    sentinel->named = rlock__copy_text(text, &failed);
     return !failed && sentinel->named_port > 0 && sentinel->named_port <= 65535;
 }
 
@@ -7091,7 +7279,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
     (void)detail;
-    return config->sentinels ? "config.sentinels needs RLOCK_WITH_SENTINEL" : NULL;
+    return config->sentinels ? RLOCK__NEEDS("config.sentinels", "RLOCK_WITH_SENTINEL") : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
     (void)redis;
@@ -7898,6 +8086,298 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
 }
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-who - what a client says of itself, in the names of its connections
+ *
+ * A connection is named rlock:ID:TEXT, where ID is that of the client, which begins its tokens, and
+ * TEXT its description with %XX for what a name may not have. A question for descriptions goes out
+ * as three commands on one connection: CLIENT LIST, a script that lists the tokens, the question
+ * itself, whose answer ends it. What the first two answered is kept until then.
+ */
+
+#if RLOCK__HAS_DESCRIPTIONS
+
+#define RLOCK__NAME_HEAD "rlock:"
+#define RLOCK__DESCRIPTION_MAX 128u
+
+/* Returns what is wrong with the description of a configuration, or NULL. */
+static const char *rlock__description_fault(const rlock_config *config) {
+    const char *at = config->description, *end = at + rlock__length(at);
+    bool good = end > at && end <= at + RLOCK__DESCRIPTION_MAX;
+    if (!at) {
+        return NULL;
+    }
+    if (config->client_name) {
+        return RLOCK__TEXT("config.description with config.client_name: a connection has one name");
+    }
+    while (good && at < end) {
+        uint32_t code;
+        size_t size = rlock__utf8(at, (size_t)(end - at), &code);
+        good = size && rlock__is_plain(code);
+        at += size;
+    }
+    return good ? NULL
+                : RLOCK__TEXT("config.description: expected 1 to 128 bytes of UTF-8, without "
+                              "control characters");
+}
+
+/* Returns the name of the connections of a client; NULL: no memory. */
+static char *rlock__description_name(const rlock_client *client, const char *text) {
+    static const char head[] = RLOCK__NAME_HEAD;
+    char *name = (char *)RLOCK_MALLOC(sizeof head + RLOCK__TOKEN_HEAD + 3 * strlen(text)),
+         *at = name;
+    if (!name) {
+        return NULL;
+    }
+    at += strlen(strcpy(at, head));
+    at += strlen(strcpy(at, rlock_client_id(client)));
+    *at++ = ':';
+    for (; *text; text++) {
+        if (*text > ' ' && *text < 127 && *text != '%') {
+            *at++ = *text;
+            continue;
+        }
+        *at++ = '%';
+        rlock__hex(at, text, 1);
+        at += 2;
+    }
+    *at = 0;
+    return name;
+}
+
+/* Puts the name of the connections of a client into its place. False: no memory. */
+static bool rlock__description_configure(rlock__redis *redis, const rlock_config *config) {
+    if (config->description) {
+        redis->name = rlock__description_name(redis->client, config->description);
+    }
+    return !config->description || redis->name;
+}
+
+#else
+
+static const char *rlock__description_fault(const rlock_config *config) {
+    return config->description ? RLOCK__NEEDS("config.description", "RLOCK_WITH_DESCRIPTIONS")
+                               : NULL;
+}
+
+#define rlock__description_configure(redis, config) true
+
+#endif /* RLOCK__HAS_DESCRIPTIONS */
+
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS
+
+/* What a question has been answered up to now. */
+struct rlock__told {
+    char *names;  /* those of clients that describe themselves, each with its NUL, then one more */
+    char *tokens; /* what the script said */
+    size_t tokens_len;
+    char *refusal; /* why there are no names, or no tokens; NULL: there are */
+};
+
+static void rlock__told_forget(rlock__redis *redis) {
+    struct rlock__told *told = redis->told;
+    if (told) {
+        rlock__dealloc(told->names);
+        rlock__dealloc(told->tokens);
+        rlock__dealloc(told->refusal);
+        memset(told, 0, sizeof *told);
+    }
+}
+
+static void rlock__told_free(rlock__redis *redis) {
+    rlock__told_forget(redis);
+    rlock__dealloc(redis->told);
+}
+
+static void rlock__told_refused(struct rlock__told *told, const redisReply *reply) {
+    if (!told->refusal) {
+        told->refusal = rlock__copy(reply->str, (size_t)reply->len);
+    }
+}
+
+/* Copies the text of a name with each %XX decoded, but for a NUL. Returns where that ends. */
+static char *rlock__name_decode(char *to, const char *text, size_t len) {
+    const char *end = text + len;
+    while (text < end) {
+        char hex[3] = "";
+        *to = *text++;
+        if (*to == '%' && end - text >= 2) {
+            memcpy(hex, text, 2);
+            if (strspn(hex, "0123456789abcdefABCDEF") == 2 && strtol(hex, NULL, 16) > 0) {
+                *to = (char)strtol(hex, NULL, 16);
+                text += 2;
+            }
+        }
+        to++;
+    }
+    return to;
+}
+
+/* Keeps the names that describe a client, out of the lines of CLIENT LIST. NULL: no memory. */
+static char *rlock__names_kept(const char *list) {
+    static const char field[] = " name=" RLOCK__NAME_HEAD;
+    char *names = (char *)RLOCK_MALLOC(strlen(list) + 2), *to = names;
+    const char *at = list;
+    while (names && (at = strstr(at, field)) != NULL) {
+        size_t len;
+        at += sizeof field - 1;
+        len = strcspn(at, " \n");
+        if (len > RLOCK__TOKEN_HEAD) {
+            to = rlock__name_decode(to, at, len);
+            *to++ = 0;
+        }
+    }
+    if (names) {
+        *to = 0;
+    }
+    return names;
+}
+
+/* True if the answer is one to a question that waits for it: a text, or an error. */
+static bool rlock__told_hears(rlock__conn *conn, const redisReply *reply) {
+    if (!conn || !reply) {
+        return false;
+    }
+    rlock__conn_answered(conn);
+    if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_ERROR) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+        return false;
+    }
+    return true;
+}
+
+static void rlock__on_names(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    (void)data;
+    if (!rlock__told_hears(conn, reply)) {
+        return;
+    }
+    rlock__told_forget(conn->redis);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__told_refused(conn->redis->told, reply);
+    } else {
+        conn->redis->told->names = rlock__names_kept(reply->str);
+    }
+}
+
+static void rlock__on_tokens(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    struct rlock__told *told;
+    (void)data;
+    if (!rlock__told_hears(conn, reply)) {
+        return;
+    }
+    told = conn->redis->told;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__told_refused(told, reply);
+    } else if (!told->tokens) {
+        told->tokens = rlock__copy(reply->str, (size_t)reply->len);
+        told->tokens_len = (size_t)reply->len;
+    }
+}
+
+/* Sends what a command needs before it: ASKING, and what a question for descriptions asks first.
+ * False: it is not sent. */
+static bool rlock__command_leads(rlock__redis *redis, const rlock__command *command) {
+    const rlock_request *request = command->requests[0];
+    bool queued = rlock__is_queued(request);
+    if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
+        return rlock__command_asks(redis, command);
+    }
+    RLOCK_ASSERT(request->op == RLOCK_OP_INSPECT && command->count == 1);
+    if (!redis->told) {
+        redis->told = (struct rlock__told *)rlock__alloc(sizeof *redis->told);
+    }
+    if (!redis->told) {
+        return false;
+    }
+    rlock__put_words(redis, "CLIENT LIST TYPE normal", 0);
+    if (!rlock__conn_say(&redis->commands, rlock__on_names, NULL) ||
+        !rlock__command_asks(redis, command)) {
+        return false;
+    }
+    rlock__put_command(redis, queued ? 5 : 4);
+    rlock__put_eval(redis, rlock__lua_who, true, queued ? 2 : 1);
+    rlock__put_bytes(redis, request->key, request->key_len);
+    if (queued) {
+        rlock__put_own_key(redis, request->key, request->key_len, ":queue");
+    }
+    return rlock__conn_say(&redis->commands, rlock__on_tokens, NULL) &&
+           rlock__command_asks(redis, command);
+}
+
+/* Returns what the client of a token says of itself, or NULL. */
+static const char *rlock__told_of(const char *names, const char *token, size_t len) {
+    size_t head = RLOCK__TOKEN_HEAD;
+    const char *at = len > head && token[head - 1] == ':' ? names : NULL;
+    for (; at && *at; at += strlen(at) + 1) {
+        if (strlen(at) > head && memcmp(at, token, head) == 0) {
+            return at + head;
+        }
+    }
+    return NULL;
+}
+
+/* Reads the next holder or waiter that the script told of: see who.lua. False: there is none. */
+static bool rlock__who_next(const char **at, const char *end, rlock_who *who) {
+    const char *text = *at;
+    char *rest;
+    if (end - text < 6 || text[1] != ' ') {
+        return false;
+    }
+    who->waits = text[0] == 'w';
+    who->left_ms = strtoll(text + 2, &rest, 10);
+    who->token_len = strtoul(rest, &rest, 10);
+    if (*rest != ' ' || who->token_len > (size_t)(end - rest - 1)) {
+        return false;
+    }
+    who->token = rest + 1;
+    *at = rest + 1 + who->token_len;
+    return true;
+}
+
+/* Puts the list into an answer that has one to a question for descriptions. Returns the memory that
+ * the answer needs, or NULL. */
+static void *rlock__who_fill(rlock__redis *redis, const rlock_request *request, rlock_info *info) {
+    struct rlock__told *told = redis->told;
+    const char *at, *end;
+    rlock_who *who;
+    if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
+        return NULL;
+    }
+    RLOCK_ASSERT(told);
+    info->untold = told->refusal;
+    who = told->tokens ? (rlock_who *)rlock__alloc(RLOCK__WHO_MAX * sizeof *who) : NULL;
+    if (!who) {
+        return NULL;
+    }
+    at = told->tokens;
+    end = at + told->tokens_len;
+    while (info->who_count < RLOCK__WHO_MAX && rlock__who_next(&at, end, &who[info->who_count])) {
+        rlock_who *one = &who[info->who_count++];
+        one->description = rlock__told_of(told->names, one->token, one->token_len);
+    }
+    info->who = who;
+    return who;
+}
+
+/* An answer was given, for which rlock__who_fill has returned this. */
+static void rlock__who_done(rlock__redis *redis, void *listed) {
+    rlock__dealloc(listed);
+    rlock__told_forget(redis);
+}
+
+#else
+
+#define rlock__command_leads rlock__command_asks
+#define rlock__who_done(redis, listed) ((void)(listed))
+#define rlock__told_free(redis) ((void)(redis))
+#define rlock__who_fill(redis, request, info) NULL
+
+#endif /* RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS */
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-store - requests in their order, many in one command, and what is answered
  */
 
@@ -7976,12 +8456,14 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
+    void *listed;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
+    listed = rlock__who_fill(redis, request, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
@@ -7993,6 +8475,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
                      ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
+    rlock__who_done(redis, listed);
 }
 
 /* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
@@ -8212,7 +8695,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
     if (sent) {
-        sent = rlock__command_asks(redis, command);
+        sent = rlock__command_leads(redis, command);
     }
     rlock__command_put(redis, command);
     if (sent) {
@@ -8319,6 +8802,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 static void rlock__redis_free(rlock__redis *redis) {
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
+    rlock__told_free(redis);
 #if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_end(&redis->sentinel->conn);
@@ -8485,6 +8969,26 @@ static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
     return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
 }
 
+/* Returns what is wrong with settings of parts that may be left out, or NULL. */
+static const char *rlock__optional_fault(const rlock_config *config) {
+#if !RLOCK__HAS_REDISSON
+    if (config->wire == RLOCK_WIRE_REDISSON) {
+        return RLOCK__NEEDS("config.wire", "RLOCK_WITH_REDISSON");
+    }
+#endif
+#if !RLOCK__HAS_REPLICAS
+    if (config->replicas || config->quarantine_ms) {
+        return RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS");
+    }
+#endif
+#if !RLOCK__HAS_SENTINEL && !RLOCK__HAS_CLUSTER
+    if (config->map_address) {
+        return RLOCK__NEEDS("config.map_address", "RLOCK_WITH_SENTINEL");
+    }
+#endif
+    return rlock__description_fault(config);
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
@@ -8498,16 +9002,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
         return RLOCK__TEXT("config.wire is unknown");
     }
-#if !RLOCK__HAS_REDISSON
-    if (config->wire == RLOCK_WIRE_REDISSON) {
-        return "config.wire needs RLOCK_WITH_REDISSON";
+    if (rlock__optional_fault(config)) {
+        return rlock__optional_fault(config);
     }
-#endif
-#if !RLOCK__HAS_REPLICAS
-    if (config->replicas || config->quarantine_ms) {
-        return "config.replicas and config.quarantine_ms need RLOCK_WITH_REPLICAS";
-    }
-#endif
     if (strpbrk(config->prefix, "{}")) {
         return RLOCK__TEXT(
             "config.prefix has a brace, which would move keys to other cluster slots");
@@ -8521,12 +9018,12 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     }
 #else
     if (config->tls || config->sentinel_tls) {
-        return "config.tls needs RLOCK_WITH_TLS";
+        return RLOCK__NEEDS("config.tls", "RLOCK_WITH_TLS");
     }
 #endif
 #if !RLOCK__HAS_CLUSTER
     if (config->cluster) {
-        return "config.cluster needs RLOCK_WITH_CLUSTER";
+        return RLOCK__NEEDS("config.cluster", "RLOCK_WITH_CLUSTER");
     }
 #endif
     if (rlock__sentinel_fault(config, detail)) {
@@ -8576,7 +9073,7 @@ static bool rlock__redis_configure(rlock__redis *redis, const rlock_config *conf
 #if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
 #endif
-    return !failed;
+    return !failed && rlock__description_configure(redis, config);
 }
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
@@ -9266,7 +9763,7 @@ static bool rlock__slots_whole(const redisReply *reply) {
 #define RLOCK__HOPS_MAX 5       /* to so many nodes a request is led in a row */
 #define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
 #define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
-#define RLOCK__CLUSTER_TEXTS 4
+#define RLOCK__CLUSTER_TEXTS 5
 
 enum { RLOCK__NODE_NEW, RLOCK__NODE_UP, RLOCK__NODE_DOWN };
 
@@ -9416,6 +9913,20 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
     RLOCK_ASSERT(node->number && !*room);
     *room = node;
     return node;
+}
+
+/* Returns the node that another one means, where that is to be reached; NULL: no memory. */
+static rlock__node *rlock__node_meant(const rlock__node *says, const rlock__slots *slots) {
+    const rlock_config *config = &says->cluster->config;
+    const char *named = slots->host ? slots->host : says->host;
+    size_t len = slots->host ? slots->host_len : strlen(says->host);
+    char host[RLOCK__HOST_MAX + 1];
+    int port = slots->port;
+    RLOCK_ASSERT(len && len <= RLOCK__HOST_MAX);
+    memcpy(host, named, len);
+    host[len] = 0;
+    rlock__announced(config->map_address, config->map_user, host, &port);
+    return rlock__node_at(says->cluster, host, strlen(host), port);
 }
 
 /* Gives it epochs that no other node has. What was noted with those before is not surely gone. */
@@ -9632,8 +10143,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
-    next = rlock__node_at(cluster, there.host ? there.host : node->host,
-                          there.host ? there.host_len : strlen(node->host), there.port);
+    next = rlock__node_meant(node, &there);
     if (!next) {
         return false;
     }
@@ -9685,8 +10195,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__node *says,
         rlock__node *node;
         rlock__slots_row(reply->element[i], &row);
         RLOCK_ASSERT(row.from <= row.to && row.to < RLOCK__SLOTS);
-        node = rlock__node_at(cluster, row.host ? row.host : says->host,
-                              row.host ? row.host_len : strlen(says->host), row.port);
+        node = rlock__node_meant(says, &row);
         for (slot = row.from; slot <= row.to; slot++) {
             rlock__bit_set(cluster->seen, slot);
             if (node) {
@@ -10177,6 +10686,7 @@ static bool rlock__cluster_keep(rlock__cluster *cluster, const rlock_config *con
     texts[1] = &cluster->config.password;
     texts[2] = &cluster->config.client_name;
     texts[3] = &cluster->config.prefix;
+    texts[4] = &cluster->config.description;
     for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
         cluster->texts[i] = rlock__copy_text(*texts[i], &failed);
         *texts[i] = cluster->texts[i];
@@ -10378,6 +10888,10 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->connect = its.connect;
     one->user = its.user;
     one->connect_user = its.connect_user;
+    if (its.map_address) { /* else the client's is for all */
+        one->map_address = its.map_address;
+        one->map_user = its.map_user;
+    }
 }
 
 static void rlock__members_free(rlock_store *store) {
@@ -10622,6 +11136,10 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
     rlock__item item; /* its key are the bytes of the token */
+#if RLOCK__HAS_DESCRIPTIONS
+    rlock_info listed; /* of a question: the longest list that a server gave */
+    char *list;        /* ... and where it stands; NULL: none */
+#endif
 } rlock__ballot;
 
 /* --- votes --- */
@@ -10697,6 +11215,9 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    if (op == RLOCK_OP_INSPECT && round) {
+        ask->flags = round->flags;
+    }
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
@@ -10747,7 +11268,27 @@ static rlock__ballot *rlock__ballot_of(const rlock__quorum *quorum, uint64_t tok
     return item ? (rlock__ballot *)item->thing : NULL;
 }
 
+/* Keeps the list of an answer, if no longer one is there; with NULL it forgets what is there. */
+static void rlock__ballot_list(rlock__ballot *ballot, const rlock_info *info) {
+#if RLOCK__HAS_DESCRIPTIONS
+    bool shorter = ballot->list && info && info->who_count <= ballot->listed.who_count;
+    if (shorter || (info && !info->who && !info->untold)) {
+        return;
+    }
+    rlock__dealloc(ballot->list);
+    ballot->list = NULL;
+    if (info) {
+        ballot->listed = *info;
+        ballot->list = rlock__who_copy(ballot->quorum->client, &ballot->listed);
+    }
+#else
+    (void)ballot;
+    (void)info;
+#endif
+}
+
 static void rlock__ballot_free(rlock__ballot *ballot) {
+    rlock__ballot_list(ballot, NULL);
     rlock__list_remove(&ballot->link);
     rlock_timer_drop(ballot->quorum->client, &ballot->timer);
     rlock__dealloc(ballot);
@@ -10907,6 +11448,13 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
     }
     memset(info, 0, sizeof *info);
     info->waiters = info->position = -1;
+#if RLOCK__HAS_DESCRIPTIONS
+    if (ballot->list) {
+        info->who = ballot->listed.who;
+        info->who_count = ballot->listed.who_count;
+        info->untold = ballot->listed.untold;
+    }
+#endif
     info->holders = held > 0;
     info->permits = !held;
     if (held) {
@@ -11157,6 +11705,7 @@ static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_reque
     if (!ballot) {
         return NULL;
     }
+    rlock__ballot_list(ballot, NULL);
     RLOCK_ASSERT(ballot->room >= request->key_len);
     RLOCK_ASSERT(question || !rlock__ballot_of(quorum, request->token));
     key = (char *)(ballot->votes + quorum->count);
@@ -11228,6 +11777,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         }
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
+        rlock__ballot_list(vote->ballot, answer->info);
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
         vote->left_ms = answer->info->left_ms;
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -14576,7 +15126,7 @@ typedef struct rlock__question {
     rlock_info_callback *done;
     void *user;
     rlock_info info;
-    char *words; /* info.token or info.text */
+    char *words; /* info.token or info.text; with info.who all of them */
     bool out;    /* the request is with the store */
 } rlock__question;
 
@@ -14607,22 +15157,34 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     }
 }
 
+/* Keeps what an answer points to. False: no memory. */
+static bool rlock__question_keep(rlock__question *question, const rlock_info *info) {
+    question->info = *info;
+    question->info.text = NULL;
+#if RLOCK__HAS_DESCRIPTIONS
+    if (question->request.flags & RLOCK_REQUEST_DESCRIBE) {
+        if (!info->who && !info->untold && (info->holders > 0 || info->waiters > 0)) {
+            question->info.untold = RLOCK__TEXT("the store lists no holders");
+        }
+        question->words = rlock__who_copy(question->gate->client, &question->info);
+        return question->words != NULL;
+    }
+#endif
+    question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
+    question->info.token = question->words;
+    return !info->token || question->words;
+}
+
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     RLOCK_ASSERT(!info == (status != RLOCK_OK));
-    if (info) {
-        question->info = *info;
-        question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
-        question->info.token = question->words;
-        question->info.text = NULL;
-        if (info->token && !question->words) {
-            question->info.token_len = 0;
-            status = RLOCK_ERR_NOMEM;
-        }
-    } else {
+    if (info && !rlock__question_keep(question, info)) {
+        question->info.token_len = 0;
+        status = RLOCK_ERR_NOMEM;
+    } else if (!info) {
         rlock__set_text(client, &question->words, text);
         question->info.text = question->words;
     }
@@ -14704,8 +15266,8 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
     }
 }
 
-static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
-                      rlock_info_callback *done, void *user) {
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint8_t flags,
+                      uint64_t number, rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
@@ -14729,6 +15291,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
         question->terms.lens = gate->kind->lens;
     }
     question->request.op = (uint8_t)op;
+    question->request.flags = flags;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;
@@ -15950,7 +16513,8 @@ int rlock_hold_count(const rlock *lock) {
 /* --- questions --- */
 
 static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
-                               const uint32_t *permits, rlock_info_callback *done, void *user) {
+                               uint8_t flags, uint32_t permits, rlock_info_callback *done,
+                               void *user) {
     const char *wrong;
     rlock__want want;
     rlock__gate *gate;
@@ -15971,8 +16535,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     }
     rlock__enter(client);
     gate = rlock__gate_of(client, &want);
-    status = gate ? rlock__ask(gate, &want.terms, op, permits ? *permits : 0, done, user)
-                  : RLOCK_ERR_NOMEM;
+    status = gate ? rlock__ask(gate, &want.terms, op, flags, permits, done, user) : RLOCK_ERR_NOMEM;
     if (gate) {
         rlock__gate_unref(gate);
     }
@@ -15982,13 +16545,21 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
 
 int rlock_inspect(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
                   void *user) {
-    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, NULL, done, user)
+    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, 0, 0, done, user)
                 : RLOCK_ERR_ARG;
+}
+
+int rlock_describe(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
+                   void *user) {
+    return done && RLOCK__HAS_DESCRIPTIONS
+               ? rlock__question_new(client, options, RLOCK_OP_INSPECT, RLOCK_REQUEST_DESCRIBE, 0,
+                                     done, user)
+               : RLOCK_ERR_ARG;
 }
 
 int rlock_force_release(rlock_client *client, const rlock_options *options,
                         rlock_info_callback *done, void *user) {
-    return rlock__question_new(client, options, RLOCK_OP_FORCE, NULL, done, user);
+    return rlock__question_new(client, options, RLOCK_OP_FORCE, 0, 0, done, user);
 }
 
 int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32_t permits,
@@ -15996,7 +16567,7 @@ int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32
     if (permits > RLOCK_PERMITS_MAX || !options || options->kind != RLOCK_KIND_SEMAPHORE) {
         return RLOCK_ERR_ARG;
     }
-    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, &permits, done, user);
+    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, 0, permits, done, user);
 }
 
 int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user) {
@@ -16015,7 +16586,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
-    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT,
+    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT, 0,
                         lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;
@@ -16059,4 +16630,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 21bcd1682397d8a1 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 77f84292e7a4a953 */

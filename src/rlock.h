@@ -71,9 +71,9 @@
  *     The library makes and frees handles. A handle is one would-be holder: two tasks that must
  *     exclude each other need two handles, even within one client.
  *     Callback safety: every function here may be called from every callback. That includes the
- *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`
- *     and `on_event` and those of a loop are not callbacks: they may call nothing of this, and
- *     must return.
+ *     two frees, even of the handle or client whose callback runs. The hooks `log`, `connect`,
+ *     `map_address` and `on_event` and those of a loop are not callbacks: they may call nothing
+ *     of this, and must return.
  *     One client, its handles and its loop belong to one thread. Strings in options are copied.
  *     An event and its `text` live until the callback returns.
  *     After fork(), every call in the child returns RLOCK_ERR_STATE (or false, 0, NULL), sends
@@ -189,13 +189,14 @@
  *     RLOCK_WITH_URL      config.url
  *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
  *     RLOCK_WITH_TLS      config.tls
- *     RLOCK_WITH_SENTINEL  config.sentinels
- *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new
+ *     RLOCK_WITH_SENTINEL  config.sentinels, config.map_address
+ *     RLOCK_WITH_CLUSTER  config.cluster, rlock_cluster_new, config.map_address
  *     RLOCK_WITH_REPLICAS  config.replicas, config.quarantine_ms
  *     RLOCK_WITH_REDISSON  config.wire: mutexes of Redisson
  *     RLOCK_WITH_QUORUM   rlock_quorum_new, rlock_both_new
  *     RLOCK_WITH_MEMORY   rlock_memory_new
  *     RLOCK_WITH_REPORTS  config.on_event
+ *     RLOCK_WITH_DESCRIPTIONS  config.description; with RLOCK_WITH_KINDS also rlock_describe
  *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
  *                         does not say what is wrong with an argument
  *
@@ -260,6 +261,12 @@ extern "C" {
 
 #include "runtime/settings.h"
 
+#if RLOCK__HAS_DESCRIPTIONS
+
+#include "runtime/who.h"
+
+#endif /* RLOCK__HAS_DESCRIPTIONS */
+
 #if RLOCK__HAS_MEMORY
 
 #include "store/memory.h"
@@ -287,6 +294,8 @@ extern "C" {
 #include "store/redis/quarantine.h"
 
 #include "store/redis/handshake.h"
+
+#include "store/redis/who.h"
 
 #include "store/redis/store.h"
 

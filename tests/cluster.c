@@ -1274,6 +1274,82 @@ static void nodes_without_a_name_are_where_the_one_is_that_answered(void **state
     }
 }
 
+/* Nobody is at 127.9.9.9, which nodes tell clients, and not each other. */
+#define AWAY "127.9.9.9"
+
+static bool away_is_here(void *user, const char *host, int port, char *new_host, size_t room,
+                         int *new_port) {
+    (void)user;
+    (void)port;
+    (void)new_port;
+    snprintf(new_host, room, "127.0.0.1");
+    return strcmp(host, AWAY) == 0;
+}
+
+static int nodes_are_announced(void *arg) {
+    const char *where = (const char *)arg;
+    int i, good = 1;
+    size_t row;
+
+    for (i = 0; i < node_count; i++) {
+        redisReply *reply = ask(&nodes[i], "CLUSTER SLOTS");
+
+        for (row = 0; row < reply->elements; row++) {
+            good = good && strcmp(reply->element[row]->element[2]->element[0]->str, where) == 0;
+        }
+        freeReplyObject(reply);
+    }
+    return good;
+}
+
+/* From now on nodes tell clients that they are all at this host; NULL: at their addresses. */
+static void nodes_announce(const char *host) {
+    int i;
+
+    for (i = 0; i < node_count; i++) {
+        tell(ask(&nodes[i], "CONFIG SET cluster-announce-hostname %s", host != NULL ? host : ""));
+    }
+    endpoint_is(host != NULL ? "hostname" : "ip");
+    assert_true(kit_until(nodes_are_announced,
+                          (void *)(uintptr_t)(host != NULL ? host : "127.0.0.1"),
+                          CLUSTER_LIMIT_MS));
+}
+
+static rlock_client *client_with_map(void) {
+    rlock_config config = config_of(node_seeds);
+
+    config.map_address = away_is_here;
+    return kit_client(&config);
+}
+
+static void nodes_that_announce_no_good_address_are_reached_by_a_map(void **state) {
+    rlock_client *client;
+    struct owner *holder;
+    int i;
+
+    (void)state;
+    nodes_announce(AWAY);
+    holder = owner_new(client_new(), key_at(1, "away"));
+    assert_int_equal(owner_acquire(holder, 0, LEASE_MS), RLOCK_ERR_CONN);
+    client = client_with_map();
+    for (i = 0; i < PRIMARIES; i++) {
+        const char *key = key_at(i, "here");
+        int to = (i + 1) % PRIMARIES, slot = key_slot(key);
+
+        holder = owner_new(client, key);
+        assert_int_equal(owner_acquire(holder, 5000, LEASE_MS), RLOCK_OK);
+        slot_sets_out(slot, i, to);
+        slot_keys_move(slot, i, to);
+        assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK); /* by ASK */
+        slot_arrives(slot, to);
+        assert_int_equal(owner_renew(holder, LEASE_MS), RLOCK_OK); /* by MOVED, or the map */
+        assert_int_equal(owner_release(holder), RLOCK_OK);
+        slot_moves(slot, to, i);
+    }
+    assert_true(kit_stats(client).connects <= 2 * PRIMARIES); /* it knows each node once */
+    nodes_announce(NULL);
+}
+
 /* A service has one configuration name, which stands for all of its nodes, or for some. */
 static void name_of_several_addresses_leads_to_all_nodes(void **state) {
     rlock_client *client;
@@ -1521,8 +1597,9 @@ static int slot_is_elsewhere(void *arg) {
 }
 
 /* A hold, and somebody who waits for it, whose node goes in that way. */
-static void pair_survives(void (*goes)(int node), const char *name) {
-    rlock_client *ours = client_new(), *theirs = client_new();
+static void pair_survives_of(rlock_client *(*makes)(void), void (*goes)(int node),
+                             const char *name) {
+    rlock_client *ours = makes(), *theirs = makes();
     const char *key = key_at(0, name);
     struct owner *holder = owner_new(ours, key), *waiter = owner_new(theirs, key);
     struct owner *elsewhere = owner_new(ours, key_at(1, name));
@@ -1558,6 +1635,10 @@ static void pair_survives(void (*goes)(int node), const char *name) {
     assert_int_equal(owner_renew(waiter, LEASE_MS), RLOCK_OK);
 }
 
+static void pair_survives(void (*goes)(int node), const char *name) {
+    pair_survives_of(client_new, goes, name);
+}
+
 static void is_killed(int node) {
     server_kill9(&nodes[node]);
 }
@@ -1579,6 +1660,15 @@ static void killed_primary_is_followed(void **state) {
 static void stopped_primary_is_followed(void **state) {
     (void)state;
     pair_survives(is_stopped, "stopped");
+}
+
+static void killed_primary_is_followed_by_a_map(void **state) {
+    (void)state;
+    nodes_announce(AWAY);
+    pair_survives_of(client_with_map, is_killed, "mapped");
+    kit_reset();
+    assert_int_equal(test_begins(state), 0); /* all are back */
+    nodes_announce(NULL);
 }
 
 /* It lies in the socket of a node that stands still, and may be executed there yet. */
@@ -1737,6 +1827,7 @@ int main(int argc, char **argv) {
 #endif
         CASE(nodes_that_lead_in_a_circle_are_not_followed_for_ever),
         CASE(nodes_without_a_name_are_where_the_one_is_that_answered),
+        CASE(nodes_that_announce_no_good_address_are_reached_by_a_map),
 #if RLOCK__HAS_NAMES
         CASE(name_of_several_addresses_leads_to_all_nodes),
         cmocka_unit_test_setup_teardown(name_whose_addresses_change_leads_to_the_new_nodes,
@@ -1786,6 +1877,7 @@ int main(int argc, char **argv) {
         CASE(failover_by_an_operator_is_followed),
         CASE(killed_primary_is_followed),
         CASE(stopped_primary_is_followed),
+        CASE(killed_primary_is_followed_by_a_map),
 #if RLOCK__HAS_REPLICAS
         CASE(failover_and_back_begin_a_quarantine_each),
         CASE(hold_that_a_promoted_node_does_not_know_is_over_before_the_next),

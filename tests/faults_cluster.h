@@ -290,6 +290,44 @@ static void map_that_is_refused_is_told(void **state) {
     assert_true(rlock_is_held(o->lock));
 }
 
+/* Nodes say what only they can reach: in the map, and in redirections of both kinds. The port is
+ * mapped too. Without a host in it, the host is asked about by which who says it was reached. */
+static void what_nodes_say_of_nodes_is_mapped(void **state) {
+    rlock_config config = fleet_begins();
+    const char *moved = key_of(0, 8191), *asked = key_of(0, 8191), *bare = key_of(0, 8191);
+    static const char map[] = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$8\r\n10.9.9.9\r\n:7\r\n";
+    rlock_client *client;
+    struct owner *o;
+
+    (void)state;
+    memset(&charted, 0, sizeof charted);
+    snprintf(charted.host, sizeof charted.host, "127.0.0.3");
+    charted.port = fleet.port;
+    config.map_address = chart;
+    config.map_user = &charted;
+    fleet.map = map;
+    client = kit_client(&config);
+    o = owner_new(client, moved);
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(fleet.of[2].heard, 1);
+    assert_string_equal(charted.asked, "10.9.9.9:7");
+    snprintf(fleet.of[2].keyed, sizeof fleet.of[2].keyed, "-MOVED %d 10.8.8.8:8\r\n",
+             slot_of(moved));
+    snprintf(charted.host, sizeof charted.host, "127.0.0.4");
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(fleet.of[3].heard, 1);
+    assert_string_equal(charted.asked, "10.8.8.8:8");
+    o = owner_new(client, asked);
+    snprintf(fleet.of[2].keyed, sizeof fleet.of[2].keyed, "-ASK %d 10.7.7.7:9\r\n", slot_of(asked));
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_int_equal(fleet.of[3].asking, 1);
+    assert_string_equal(charted.asked, "10.7.7.7:9");
+    o = owner_new(client, bare);
+    snprintf(fleet.of[2].keyed, sizeof fleet.of[2].keyed, "-MOVED %d :7\r\n", slot_of(bare));
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_string_equal(charted.asked, "127.0.0.3:7");
+}
+
 /* Neither is an answer: the next node is asked. */
 static void question_for_the_map_that_is_lost_is_asked_again(void **state) {
     int i;

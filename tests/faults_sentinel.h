@@ -573,6 +573,59 @@ static void primary_that_moved_to_another_port_is_followed(void **state) {
     assert_int_equal(serves(client), 0);
 }
 
+/* What a hook of the kind of config.map_address is asked, and what it writes. */
+static struct {
+    char asked[64], host[64];
+    int port, count;
+} charted;
+
+static bool chart(void *user, const char *host, int port, char *new_host, size_t room,
+                  int *new_port) {
+    assert_ptr_equal(user, &charted);
+    assert_int_equal(room, RLOCK__HOST_MAX + 1);
+    snprintf(charted.asked, sizeof charted.asked, "%s:%d", host, port);
+    charted.count++;
+    snprintf(new_host, room, "%s", charted.host);
+    *new_port = charted.port;
+    return charted.host[0] != '\0';
+}
+
+/* Both host and port are taken; what is no address leaves that of the Sentinel. */
+static void address_of_a_sentinel_is_mapped_to_an_address_or_kept(void **state) {
+    static const struct {
+        const char *host;
+        int port;
+    } none[] = {
+        {"", 1}, {"a b", 1}, {"redis://127.0.0.9", 1}, {"127.0.0.9", 0}, {"127.0.0.9", 65536}};
+    rlock_config config = quay_begins();
+    struct owner *o;
+    size_t i;
+
+    (void)state;
+    memset(&charted, 0, sizeof charted);
+    config.map_address = chart;
+    config.map_user = &charted;
+    snprintf(charted.host, sizeof charted.host, "127.0.0.1");
+    charted.port = quay.port;
+    quay.of[0].host = "10.9.9.9";
+    quay.of[0].says = "*2\r\n$8\r\n10.9.9.9\r\n$1\r\n7\r\n";
+    quay.of[0].mode = SAYS;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+    assert_string_equal(charted.asked, "10.9.9.9:7");
+    for (i = 0; i < sizeof none / sizeof *none; i++) {
+        config = quay_begins();
+        config.map_address = chart;
+        config.map_user = &charted;
+        charted.count = 0;
+        charted.port = none[i].port;
+        snprintf(charted.host, sizeof charted.host, "%s", none[i].host);
+        o = owner_new(kit_client(&config), "k");
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_true(charted.count > 0);
+    }
+}
+
 static void each_gets_its_own_password_alone(void **state) {
     rlock_config config = quay_begins();
     rlock_client *client;

@@ -968,6 +968,8 @@ static void questions_that_cannot_be_asked_are_refused_or_end(void **state) {
     assert_int_equal(told.count, 1);
 }
 
+#include "kinds_who.h"
+
 static void free_of_a_client_lets_each_kind_go_where_no_script_is_known(void **state) {
     rlock_client *client = client_new();
     struct owner *one = owner_new(client, "one"), *set = owner_of_keys(client, A, B, false),
@@ -1723,6 +1725,23 @@ int main(int argc, char **argv) {
         TEST(force_release_is_not_overtaken_by_an_acquire_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),
+#if RLOCK__HAS_DESCRIPTIONS
+        TEST(holders_and_waiters_are_listed_with_their_words),
+        TEST(each_holder_of_a_semaphore_is_listed),
+        TEST(holder_of_a_mutex_is_listed_on_each_wire),
+        TEST(holder_that_is_not_connected_or_of_others_has_no_words),
+        TEST(server_that_lists_no_clients_says_why),
+        TEST(foreign_names_come_without_control_bytes_and_passwords),
+        TEST(long_lists_are_cut),
+        TEST(question_for_words_of_a_wrong_kind_ends_as_another),
+        TEST(names_of_connections_are_as_configured),
+#endif
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_MEMORY
+        TEST(store_that_lists_nobody_says_so),
+#endif
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_TEXTS
+        TEST(description_that_is_none_is_refused),
+#endif
         TEST(free_of_a_client_lets_each_kind_go_where_no_script_is_known),
 #if RLOCK__HAS_REDISSON && RLOCK__HAS_TEXTS
         TEST(what_the_store_cannot_do_is_refused),

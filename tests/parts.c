@@ -86,6 +86,20 @@ static void with_reports(rlock_config *config) {
     config->on_event = on_event;
 }
 
+static void with_a_description(rlock_config *config) {
+    config->description = "web-3";
+}
+
+static bool nowhere(void *user, const char *host, int port, char *new_host, size_t room,
+                    int *new_port) {
+    (void)user, (void)host, (void)port, (void)new_host, (void)room, (void)new_port;
+    return false;
+}
+
+static void with_a_map(rlock_config *config) {
+    config->map_address = nowhere;
+}
+
 static const struct setting {
     const char *name;
     void (*set)(rlock_config *config);
@@ -104,6 +118,8 @@ static const struct setting {
     {"config.quarantine_ms", with_a_quarantine, WITHOUT(REPLICAS)},
     {"config.wire of Redisson", of_redisson, WITHOUT(REDISSON)},
     {"config.on_event", with_reports, WITHOUT(REPORTS)},
+    {"config.description", with_a_description, WITHOUT(DESCRIPTIONS)},
+    {"config.map_address", with_a_map, RLOCK__HAS_CLUSTER ? NULL : WITHOUT(SENTINEL)},
 };
 
 #define SETTINGS (sizeof settings / sizeof settings[0])
@@ -193,6 +209,9 @@ static void question_is_answered_or_refused(void **state) {
         assert_int_equal(rlock_force_release(client, &options, on_info, &forced), RLOCK_ERR_ARG);
         assert_int_equal(num(ask(&server, "EXISTS k")), 1);
         assert_int_equal(asked + forced, 0);
+    }
+    if (!RLOCK__HAS_KINDS || !RLOCK__HAS_DESCRIPTIONS) {
+        assert_int_equal(rlock_describe(client, &options, on_info, &asked), RLOCK_ERR_ARG);
     }
 }
 

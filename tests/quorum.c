@@ -758,6 +758,46 @@ static void operator_sees_and_forces_what_a_majority_holds(void **state) {
     assert_true(kit_until(no_keys, NULL, 1000));
 }
 
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS
+static char described[64];
+
+static void is_described(rlock_client *client, const rlock_info *info, void *user) {
+    is_told(client, info, user);
+    snprintf(described, sizeof described, "%s",
+             info->who_count == 1 && info->who[0].description ? info->who[0].description : "none");
+}
+
+/* One server does not know the holder, and one is away. */
+static void holder_is_listed_by_those_servers_that_know_it(void **state) {
+    rlock_config config = kit_config(&servers[0]);
+    rlock_client *asks = client_new();
+    struct owner *o;
+    rlock_options options;
+    int round;
+
+    (void)state;
+    memset(&options, 0, sizeof options);
+    options.key = "k";
+    config.unix_path = NULL;
+    config.store = quorum();
+    config.command_timeout_ms = TIMEOUT_MS;
+    config.description = "the one";
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, 60000), RLOCK_OK);
+    assert_true(kit_until(all_votes, NULL, 1000));
+    tell(ask(&servers[0], "DEL k"));
+    server_kill9(&servers[2]);
+    for (round = 0; round < 2; round++) {
+        told.status = KIT_NOTHING;
+        assert_int_equal(rlock_describe(asks, &options, is_described, NULL), RLOCK_OK);
+        assert_true(kit_until(was_told, NULL, 5000));
+        assert_int_equal(told.status, RLOCK_OK);
+        assert_int_equal(told.holders, 1);
+        assert_string_equal(described, "the one");
+    }
+}
+#endif
+
 /* ---- nothing is left behind ---- */
 
 static void release_reaches_servers_that_stood_still(void **state) {
@@ -1087,6 +1127,9 @@ int main(int argc, char **argv) {
         TEST(long_words_of_a_server_are_cut),
 #if RLOCK__HAS_KINDS
         TEST(operator_sees_and_forces_what_a_majority_holds),
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS
+        TEST(holder_is_listed_by_those_servers_that_know_it),
+#endif
 #endif
         TEST(release_reaches_servers_that_stood_still),
         TEST(acquires_that_ended_without_it_leave_no_key),

@@ -469,6 +469,121 @@ static void name_that_a_sentinel_tells_is_resolved_or_refused(void **state) {
     tell(ask(&sentinels[0], "SENTINEL CONFIG SET resolve-hostnames no"));
 }
 
+/* ------------------------------------------------------------------------------------------------
+ * Addresses that are good for Sentinels alone
+ */
+
+static struct server far_nodes[2], far_sentinel;
+
+static bool far_is_here(void *user, const char *host, int port, char *new_host, size_t room,
+                        int *new_port) {
+    int *asked = (int *)user;
+
+    ++*asked;
+    assert_true(room > 255 && port > 0 && *new_port == port);
+    if (strcmp(host, "127.1") != 0) {
+        return false;
+    }
+    snprintf(new_host, room, "127.0.0.1");
+    return true;
+}
+
+/* A primary, a replica and a Sentinel, to which both are at 127.1: without a resolver that is no
+ * address. */
+static void far_begins(void) {
+    static const char *args[2][9] = {{"--replica-announce-ip", "127.1", NULL},
+                                     {"--replica-announce-ip", "127.1",
+                                      "--repl-diskless-sync-delay", "0", "--replicaof", "127.0.0.1",
+                                      "", NULL}};
+    static const char *watches[] = {"--sentinel", NULL};
+    static char port[8], file[128];
+    FILE *said;
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        memset(&far_nodes[i], 0, sizeof far_nodes[i]);
+        far_nodes[i].port = server_free_port();
+        snprintf(port, sizeof port, "%d", far_nodes[0].port);
+        args[1][6] = port;
+        assert_int_equal(server_start(&far_nodes[i], args[i]), 0);
+    }
+    snprintf(file, sizeof file, "%s/far.conf", nodes[0].dir);
+    said = fopen(file, "w");
+    assert_non_null(said);
+    fprintf(said,
+            "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
+            "sentinel monitor far 127.1 %d 1\nsentinel down-after-milliseconds far 500\n"
+            "sentinel failover-timeout far 1000\n",
+            far_nodes[0].port);
+    fclose(said);
+    memset(&far_sentinel, 0, sizeof far_sentinel);
+    far_sentinel.port = server_free_port();
+    far_sentinel.file = file;
+    assert_int_equal(server_start(&far_sentinel, watches), 0);
+    freeReplyObject(ask(&far_sentinel, "SENTINEL DEBUG INFO-PERIOD 500"));
+}
+
+static int far_may_fail_over(void *arg) {
+    redisReply *reply = ask(&far_sentinel, "SENTINEL REPLICAS far");
+    int good = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
+               strcmp(value_of(reply->element[0], "flags"), "slave") == 0 &&
+               strcmp(value_of(reply->element[0], "master-link-status"), "ok") == 0 &&
+               atoi(value_of(reply->element[0], "slave-repl-offset")) > 0;
+
+    (void)arg;
+    freeReplyObject(reply);
+    return good;
+}
+
+static int far_has_moved(void *arg) {
+    const rlock__redis *redis = (const rlock__redis *)((rlock_client *)arg)->store_state;
+
+    return kit_stats((rlock_client *)arg).up && redis->endpoint.port == far_nodes[1].port;
+}
+
+static int far_test_ends(void **state) {
+    int i;
+
+    kit_reset();
+    kit_hand_drop();
+    server_stop(&far_sentinel);
+    for (i = 0; i < 2; i++) {
+        server_stop(&far_nodes[i]);
+    }
+    return test_ends(state);
+}
+
+static void address_that_is_mapped_is_reached_through_a_failover(void **state) {
+    rlock_config config = config_of();
+    rlock_client *client;
+    struct owner *o;
+    char only[32];
+    int asked = 0;
+
+    (void)state;
+    far_begins();
+    snprintf(only, sizeof only, "127.0.0.1:%d", far_sentinel.port);
+    config.sentinels = only;
+    config.sentinel_primary = "far";
+    config.loop.resolve = NULL;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, 0, LEASE_MS), RLOCK_ERR_CONN);
+    config.map_address = far_is_here;
+    config.map_user = &asked;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 5000, LEASE_MS), RLOCK_OK);
+    assert_true(asked > 0);
+    assert_true(kit_until(far_may_fail_over, NULL, 60000));
+    assert_int_equal(num(ask(&far_nodes[0], "WAIT 1 10000")), 1);
+    server_kill9(&far_nodes[0]);
+    assert_true(kit_until(far_has_moved, client, FAILOVER_MS));
+    assert_int_equal(owner_renew(o, LEASE_MS), RLOCK_OK);
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    assert_int_equal(num(ask(&far_nodes[1], "EXISTS k")), 1);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+}
+
 int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_begins, test_ends)
     static const struct CMUnitTest tests[] = {
@@ -481,6 +596,8 @@ int main(int argc, char **argv) {
         TEST(hold_that_was_not_copied_is_over_after_the_quarantine),
 #endif
         TEST(name_that_a_sentinel_tells_is_resolved_or_refused),
+        cmocka_unit_test_setup_teardown(address_that_is_mapped_is_reached_through_a_failover,
+                                        test_begins, far_test_ends),
         TEST(password_on_one_side_is_sent_there_alone),
     };
 

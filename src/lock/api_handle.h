@@ -552,7 +552,8 @@ int rlock_hold_count(const rlock *lock) {
 /* --- questions --- */
 
 static int rlock__question_new(rlock_client *client, const rlock_options *options, rlock_op op,
-                               const uint32_t *permits, rlock_info_callback *done, void *user) {
+                               uint8_t flags, uint32_t permits, rlock_info_callback *done,
+                               void *user) {
     const char *wrong;
     rlock__want want;
     rlock__gate *gate;
@@ -573,8 +574,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
     }
     rlock__enter(client);
     gate = rlock__gate_of(client, &want);
-    status = gate ? rlock__ask(gate, &want.terms, op, permits ? *permits : 0, done, user)
-                  : RLOCK_ERR_NOMEM;
+    status = gate ? rlock__ask(gate, &want.terms, op, flags, permits, done, user) : RLOCK_ERR_NOMEM;
     if (gate) {
         rlock__gate_unref(gate);
     }
@@ -584,13 +584,21 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
 
 int rlock_inspect(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
                   void *user) {
-    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, NULL, done, user)
+    return done ? rlock__question_new(client, options, RLOCK_OP_INSPECT, 0, 0, done, user)
                 : RLOCK_ERR_ARG;
+}
+
+int rlock_describe(rlock_client *client, const rlock_options *options, rlock_info_callback *done,
+                   void *user) {
+    return done && RLOCK__HAS_DESCRIPTIONS
+               ? rlock__question_new(client, options, RLOCK_OP_INSPECT, RLOCK_REQUEST_DESCRIBE, 0,
+                                     done, user)
+               : RLOCK_ERR_ARG;
 }
 
 int rlock_force_release(rlock_client *client, const rlock_options *options,
                         rlock_info_callback *done, void *user) {
-    return rlock__question_new(client, options, RLOCK_OP_FORCE, NULL, done, user);
+    return rlock__question_new(client, options, RLOCK_OP_FORCE, 0, 0, done, user);
 }
 
 int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32_t permits,
@@ -598,7 +606,7 @@ int rlock_set_permits(rlock_client *client, const rlock_options *options, uint32
     if (permits > RLOCK_PERMITS_MAX || !options || options->kind != RLOCK_KIND_SEMAPHORE) {
         return RLOCK_ERR_ARG;
     }
-    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, &permits, done, user);
+    return rlock__question_new(client, options, RLOCK_OP_SET_PERMITS, 0, permits, done, user);
 }
 
 int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user) {
@@ -617,7 +625,7 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
         return RLOCK_ERR_CLOSED;
     }
     rlock__enter(client);
-    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT,
+    status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT, 0,
                         lock->claim ? lock->claim->token : 0, done, user);
     rlock__leave(client);
     return status;

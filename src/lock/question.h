@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "runtime/client.h"
+#include "runtime/who.h"
 #include "lock/claim.h"
 #include "lock/gate.h"
 #include "lock/mode.h"
@@ -28,7 +29,7 @@ typedef struct rlock__question {
     rlock_info_callback *done;
     void *user;
     rlock_info info;
-    char *words; /* info.token or info.text */
+    char *words; /* info.token or info.text; with info.who all of them */
     bool out;    /* the request is with the store */
 } rlock__question;
 
@@ -59,22 +60,34 @@ static void rlock__question_deliver(rlock__ready *ready, char **words) {
     }
 }
 
+/* Keeps what an answer points to. False: no memory. */
+static bool rlock__question_keep(rlock__question *question, const rlock_info *info) {
+    question->info = *info;
+    question->info.text = NULL;
+#if RLOCK__HAS_DESCRIPTIONS
+    if (question->request.flags & RLOCK_REQUEST_DESCRIBE) {
+        if (!info->who && !info->untold && (info->holders > 0 || info->waiters > 0)) {
+            question->info.untold = RLOCK__TEXT("the store lists no holders");
+        }
+        question->words = rlock__who_copy(question->gate->client, &question->info);
+        return question->words != NULL;
+    }
+#endif
+    question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
+    question->info.token = question->words;
+    return !info->token || question->words;
+}
+
 static void rlock__question_end(rlock__question *question, int status, const rlock_info *info,
                                 const char *text) {
     rlock_client *client = question->gate->client;
     RLOCK_ASSERT(rlock__list_empty(&question->ready.link));
     RLOCK_ASSERT(!question->out);
     RLOCK_ASSERT(!info == (status != RLOCK_OK));
-    if (info) {
-        question->info = *info;
-        question->words = info->token ? rlock__copy(info->token, info->token_len) : NULL;
-        question->info.token = question->words;
-        question->info.text = NULL;
-        if (info->token && !question->words) {
-            question->info.token_len = 0;
-            status = RLOCK_ERR_NOMEM;
-        }
-    } else {
+    if (info && !rlock__question_keep(question, info)) {
+        question->info.token_len = 0;
+        status = RLOCK_ERR_NOMEM;
+    } else if (!info) {
         rlock__set_text(client, &question->words, text);
         question->info.text = question->words;
     }
@@ -156,8 +169,8 @@ static void rlock__questions_down(rlock_client *client, const rlock_part *part, 
     }
 }
 
-static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint64_t number,
-                      rlock_info_callback *done, void *user) {
+static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, uint8_t flags,
+                      uint64_t number, rlock_info_callback *done, void *user) {
     rlock_client *client = gate->client;
     rlock__question *question = (rlock__question *)rlock__alloc(sizeof *question);
     RLOCK_ASSERT(op >= RLOCK_OP_INSPECT);
@@ -181,6 +194,7 @@ static int rlock__ask(rlock__gate *gate, const rlock_terms *terms, rlock_op op, 
         question->terms.lens = gate->kind->lens;
     }
     question->request.op = (uint8_t)op;
+    question->request.flags = flags;
     question->request.token = op == RLOCK_OP_INSPECT ? number : 0;
     question->request.permits = op == RLOCK_OP_SET_PERMITS ? (uint32_t)number : 0;
     question->request.due_us = client->now_us;

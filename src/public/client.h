@@ -48,6 +48,12 @@ typedef enum rlock_wire {
 struct redisAsyncContext;
 struct rlock_report;
 
+/* Says where an address that a server announced is to be reached from here: config.map_address.
+ * Writes a host, in at most `room` bytes with its NUL, and a port, and returns true; or returns
+ * false: the address is right as it is. */
+typedef bool rlock_map_address(void *user, const char *host, int port, char *new_host, size_t room,
+                               int *new_port);
+
 /* What encrypts a connection. adapters/rlock_tls.h fills it in with OpenSSL; hooks of your own may
  * use another library. All are required, run on the client's thread, and may not call this library.
  * Of the context the members `data` and `ev` are the library's. */
@@ -55,7 +61,8 @@ typedef struct rlock_tls {
     void *ctx; /* passed to each hook */
 
     /* Begins the handshake on a context that has just connected, without blocking. `host` is what
-     * the certificate must be for: the host as it was configured, or as a Sentinel named it.
+     * the certificate must be for: the host as it was configured, as a Sentinel or a node of a
+     * cluster named it, or as config.map_address wrote it instead.
      * Returns 0, or negative if it cannot begin. */
     int (*start)(void *ctx, struct redisAsyncContext *ac, const char *host);
 
@@ -161,6 +168,22 @@ typedef struct rlock_config {
      * host of its own, with a good certificate, and is sent the password. Where tls verifies a name
      * of its own (server_name of rlock_tls_options) it is allowed; true accepts the risk. */
     bool trust_plain_sentinels;
+
+    /* None; Sentinels and clusters, behind NAT or a container's network. Called with each address
+     * that a Sentinel has of the primary, or a node of another node, in CLUSTER SLOTS, MOVED and
+     * ASK; not with what this config names. Where a node announces no host, the one is asked about
+     * by which that node is reached. The host that it writes (256 bytes of room) is the one that
+     * TLS verifies; one that is no host of a config, or a port out of range, is not used. It may
+     * not call the library. A server of a quorum may have its own. */
+    rlock_map_address *map_address;
+    void *map_user; /* for map_address */
+
+    /* None; 1 to 128 bytes of UTF-8 without control characters, as "web-3, pid 4711, nightly
+     * report"; Redis, and what is made of it. What rlock_describe says of this client's holds and
+     * waiters. The name of each of its connections has it (CLIENT SETNAME), so it is gone with
+     * them, and every user of the server who may list clients can read it. Beside client_name it
+     * is RLOCK_ERR_ARG: a connection has one name. */
+    const char *description;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */

@@ -50,6 +50,12 @@
 #define RLOCK__HAS_REPORTS 0
 #endif
 
+#if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_DESCRIPTIONS))
+#define RLOCK__HAS_DESCRIPTIONS 1
+#else
+#define RLOCK__HAS_DESCRIPTIONS 0
+#endif
+
 #if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
 #define RLOCK__HAS_URL 1
 #else
@@ -95,9 +101,11 @@
 #if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_TEXTS)
 #define RLOCK__HAS_TEXTS 1
 #define RLOCK__TEXT(text) text
+#define RLOCK__NEEDS(setting, macro) setting " needs " macro
 #else
 #define RLOCK__HAS_TEXTS 0
 #define RLOCK__TEXT(text) ""
+#define RLOCK__NEEDS(setting, macro) macro
 #endif
 
 /* The linkage of the public functions; define it yourself where that has to be another one. */

@@ -216,6 +216,16 @@ typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, v
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
+/* The same as rlock_inspect, and who holds the key and who waits for it: info->who. Redis, a
+ * cluster and a quorum of it list them; with other stores info->untold says that they do not. Of
+ * the waiters of a MUTEX no server knows. The server is asked for the names of its connections
+ * (CLIENT LIST), which costs it the more the more there are; if it refuses that, info->untold has
+ * its words, and the list has no descriptions. Anybody who may connect can name a connection as he
+ * likes: a description is a hint.
+ * Errors: those of rlock_inspect; RLOCK_ERR_ARG without RLOCK_WITH_DESCRIPTIONS. */
+RLOCK_API int rlock_describe(rlock_client *client, const rlock_options *options,
+                             rlock_info_callback *done, void *user);
+
 /* For operators: removes every hold of the key, of any client; the next waiters are served. LOST
  * is reported to the holders that use this library, with RLOCK_REASON_DELETED, or STOLEN if another
  * holds the key by then. `done` may be NULL. It is called once, by the command timeout at the

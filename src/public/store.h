@@ -38,10 +38,12 @@ typedef enum rlock_op {
 /* Flags of an acquire.
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
- * ONCE: the handle does not wait: it may not join the queue of a queued kind. */
+ * ONCE: the handle does not wait: it may not join the queue of a queued kind.
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
+#define RLOCK_REQUEST_DESCRIBE 8u
 
 /* A place in a list of the store's. */
 typedef struct rlock_link {
@@ -121,6 +123,17 @@ typedef enum rlock_fault {
     RLOCK_FAULT_OTHER
 } rlock_fault;
 
+/* A holder or a waiter of a key: see rlock_describe. */
+typedef struct rlock_who {
+    const char *token; /* any bytes, then a NUL; of a client of this library its id of 36
+                          characters, a colon and a number */
+    size_t token_len;
+    const char *description; /* of its client, without control bytes, at most 255; NULL: it has
+                                none, or is not connected to this server now */
+    int64_t left_ms;         /* of a holder, until its lease ends; -1 = never. Of a waiter -1 */
+    bool waits;              /* it waits in the queue at the server; false: it holds */
+} rlock_who;
+
 /* How a key stands at the server. */
 typedef struct rlock_info {
     int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
@@ -133,6 +146,13 @@ typedef struct rlock_info {
                           until the callback returns */
     size_t token_len;
     const char *text; /* the server's words of an error, or NULL. Valid as long as `token` */
+
+    /* rlock_describe: the holders, then the waiters in their order, at most 100 of each; NULL: not
+     * asked, or not known. And why there are no descriptions, or no list, or NULL. Both are valid
+     * as long as `token`. */
+    const rlock_who *who;
+    size_t who_count;
+    const char *untold;
 } rlock_info;
 
 /* What a store says of a request. */

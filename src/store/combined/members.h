@@ -53,6 +53,10 @@ static void rlock__member_config(const rlock_config *member, rlock_config *one) 
     one->connect = its.connect;
     one->user = its.user;
     one->connect_user = its.connect_user;
+    if (its.map_address) { /* else the client's is for all */
+        one->map_address = its.map_address;
+        one->map_user = its.map_user;
+    }
 }
 
 static void rlock__members_free(rlock_store *store) {

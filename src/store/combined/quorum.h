@@ -25,6 +25,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "runtime/gone.h"
+#include "runtime/who.h"
 #include "store/default.h"
 #include "store/combined/members.h"
 
@@ -122,6 +123,10 @@ typedef struct rlock__ballot { /* one token, until no server has it */
     uint32_t room;              /* for the key, behind the votes */
     rlock_timer timer;
     rlock__item item; /* its key are the bytes of the token */
+#if RLOCK__HAS_DESCRIPTIONS
+    rlock_info listed; /* of a question: the longest list that a server gave */
+    char *list;        /* ... and where it stands; NULL: none */
+#endif
 } rlock__ballot;
 
 /* --- votes --- */
@@ -197,6 +202,9 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
+    if (op == RLOCK_OP_INSPECT && round) {
+        ask->flags = round->flags;
+    }
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
@@ -247,7 +255,27 @@ static rlock__ballot *rlock__ballot_of(const rlock__quorum *quorum, uint64_t tok
     return item ? (rlock__ballot *)item->thing : NULL;
 }
 
+/* Keeps the list of an answer, if no longer one is there; with NULL it forgets what is there. */
+static void rlock__ballot_list(rlock__ballot *ballot, const rlock_info *info) {
+#if RLOCK__HAS_DESCRIPTIONS
+    bool shorter = ballot->list && info && info->who_count <= ballot->listed.who_count;
+    if (shorter || (info && !info->who && !info->untold)) {
+        return;
+    }
+    rlock__dealloc(ballot->list);
+    ballot->list = NULL;
+    if (info) {
+        ballot->listed = *info;
+        ballot->list = rlock__who_copy(ballot->quorum->client, &ballot->listed);
+    }
+#else
+    (void)ballot;
+    (void)info;
+#endif
+}
+
 static void rlock__ballot_free(rlock__ballot *ballot) {
+    rlock__ballot_list(ballot, NULL);
     rlock__list_remove(&ballot->link);
     rlock_timer_drop(ballot->quorum->client, &ballot->timer);
     rlock__dealloc(ballot);
@@ -407,6 +435,13 @@ static void rlock__round_info(const rlock__ballot *ballot, int held) {
     }
     memset(info, 0, sizeof *info);
     info->waiters = info->position = -1;
+#if RLOCK__HAS_DESCRIPTIONS
+    if (ballot->list) {
+        info->who = ballot->listed.who;
+        info->who_count = ballot->listed.who_count;
+        info->untold = ballot->listed.untold;
+    }
+#endif
     info->holders = held > 0;
     info->permits = !held;
     if (held) {
@@ -657,6 +692,7 @@ static rlock__ballot *rlock__ballot_new(rlock__quorum *quorum, const rlock_reque
     if (!ballot) {
         return NULL;
     }
+    rlock__ballot_list(ballot, NULL);
     RLOCK_ASSERT(ballot->room >= request->key_len);
     RLOCK_ASSERT(question || !rlock__ballot_of(quorum, request->token));
     key = (char *)(ballot->votes + quorum->count);
@@ -728,6 +764,7 @@ static void rlock__vote_note(rlock__vote *vote, const rlock_answer *answer) {
         }
         rlock__server_says(vote->server, answer->text);
     } else if (RLOCK__HAS_KINDS && answer->info) {
+        rlock__ballot_list(vote->ballot, answer->info);
         vote->word = answer->info->holders ? RLOCK__YES : RLOCK__NO;
         vote->left_ms = answer->info->left_ms;
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {

@@ -122,6 +122,22 @@ static rlock__host *rlock__hosts_split(char *text, int standard, uint32_t *count
     return hosts;
 }
 
+/* Replaces an address that a server announced by the one that config.map_address has for it. There
+ * is room for RLOCK__HOST_MAX bytes of the host, and a NUL. */
+static void rlock__announced(rlock_map_address *map, void *user, char *host, int *port) {
+    char new_host[RLOCK__HOST_MAX + 1] = "";
+    int new_port = *port;
+    RLOCK_ASSERT(*host && *port > 0);
+    if (!map || !map(user, host, *port, new_host, sizeof new_host, &new_port)) {
+        return;
+    }
+    new_host[RLOCK__HOST_MAX] = 0;
+    if (rlock__is_host(new_host, strlen(new_host)) && new_port > 0 && new_port <= 65535) {
+        strcpy(host, new_host);
+        *port = new_port;
+    }
+}
+
 #endif /* RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER */
 
 #if RLOCK__HAS_NAMES

@@ -39,7 +39,7 @@
 #define RLOCK__HOPS_MAX 5       /* to so many nodes a request is led in a row */
 #define RLOCK__EPOCHS 1024u     /* of a node, before it gets others */
 #define RLOCK__EPOCHS_LEAST 16u /* for the attempts until the next event */
-#define RLOCK__CLUSTER_TEXTS 4
+#define RLOCK__CLUSTER_TEXTS 5
 
 enum { RLOCK__NODE_NEW, RLOCK__NODE_UP, RLOCK__NODE_DOWN };
 
@@ -189,6 +189,20 @@ static rlock__node *rlock__node_at(rlock__cluster *cluster, const char *host, si
     RLOCK_ASSERT(node->number && !*room);
     *room = node;
     return node;
+}
+
+/* Returns the node that another one means, where that is to be reached; NULL: no memory. */
+static rlock__node *rlock__node_meant(const rlock__node *says, const rlock__slots *slots) {
+    const rlock_config *config = &says->cluster->config;
+    const char *named = slots->host ? slots->host : says->host;
+    size_t len = slots->host ? slots->host_len : strlen(says->host);
+    char host[RLOCK__HOST_MAX + 1];
+    int port = slots->port;
+    RLOCK_ASSERT(len && len <= RLOCK__HOST_MAX);
+    memcpy(host, named, len);
+    host[len] = 0;
+    rlock__announced(config->map_address, config->map_user, host, &port);
+    return rlock__node_at(says->cluster, host, strlen(host), port);
 }
 
 /* Gives it epochs that no other node has. What was noted with those before is not surely gone. */
@@ -405,8 +419,7 @@ static bool rlock__node_redirects(rlock__node *node, rlock_request *request,
     if (request->store.own[RLOCK__HOPS] >= RLOCK__HOPS_MAX) {
         return false;
     }
-    next = rlock__node_at(cluster, there.host ? there.host : node->host,
-                          there.host ? there.host_len : strlen(node->host), there.port);
+    next = rlock__node_meant(node, &there);
     if (!next) {
         return false;
     }
@@ -458,8 +471,7 @@ static void rlock__map_read(rlock__cluster *cluster, const rlock__node *says,
         rlock__node *node;
         rlock__slots_row(reply->element[i], &row);
         RLOCK_ASSERT(row.from <= row.to && row.to < RLOCK__SLOTS);
-        node = rlock__node_at(cluster, row.host ? row.host : says->host,
-                              row.host ? row.host_len : strlen(says->host), row.port);
+        node = rlock__node_meant(says, &row);
         for (slot = row.from; slot <= row.to; slot++) {
             rlock__bit_set(cluster->seen, slot);
             if (node) {
@@ -950,6 +962,7 @@ static bool rlock__cluster_keep(rlock__cluster *cluster, const rlock_config *con
     texts[1] = &cluster->config.password;
     texts[2] = &cluster->config.client_name;
     texts[3] = &cluster->config.prefix;
+    texts[4] = &cluster->config.description;
     for (i = 0; i < RLOCK__CLUSTER_TEXTS; i++) {
         cluster->texts[i] = rlock__copy_text(*texts[i], &failed);
         *texts[i] = cluster->texts[i];

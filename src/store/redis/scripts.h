@@ -42,6 +42,9 @@
 #include "lua/redisson_inspect.lua"
 #include "lua/redisson_force.lua"
 #endif
+#if RLOCK__HAS_KINDS && RLOCK__HAS_DESCRIPTIONS
+#include "lua/who.lua"
+#endif
 
 /* clang-format on */
 

@@ -80,6 +80,8 @@ static rlock__sentinel *rlock__sentinel_new(const rlock_config *config) {
         return NULL;
     }
     sentinel->epoch = -1;
+    sentinel->map = config->map_address;
+    sentinel->map_user = config->map_user;
 #if RLOCK__HAS_TLS
     sentinel->endpoint.tls = config->sentinel_tls;
 #endif
@@ -232,6 +234,7 @@ static void rlock__sentinel_question(rlock__sentinel *sentinel, const char *word
  * has a line end. *again: it is the one that was noted before. */
 static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *reply, bool *again) {
     const redisReply *host, *port;
+    char text[RLOCK__HOST_MAX + 1];
     bool failed = false;
     int former = sentinel->named_port;
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
@@ -244,10 +247,14 @@ static bool rlock__sentinel_told(rlock__sentinel *sentinel, const redisReply *re
         return false;
     }
     sentinel->named_port = (int)strtol(port->str, NULL, 10);
-    *again = sentinel->named && strcmp(sentinel->named, host->str) == 0 &&
-             sentinel->named_port == former;
+    strcpy(text, host->str); /* a host is no longer */
+    if (sentinel->named_port > 0 && sentinel->named_port <= 65535) {
+        rlock__announced(sentinel->map, sentinel->map_user, text, &sentinel->named_port);
+    }
+    *again =
+        sentinel->named && strcmp(sentinel->named, text) == 0 && sentinel->named_port == former;
     rlock__dealloc(sentinel->named);
-    sentinel->named = rlock__copy_text(host->str, &failed);
+    sentinel->named = rlock__copy_text(text, &failed);
     return !failed && sentinel->named_port > 0 && sentinel->named_port <= 65535;
 }
 
@@ -393,7 +400,7 @@ static void rlock__sentinel_disproved(rlock__redis *redis) {
 
 static const char *rlock__sentinel_fault(const rlock_config *config, const char **detail) {
     (void)detail;
-    return config->sentinels ? "config.sentinels needs RLOCK_WITH_SENTINEL" : NULL;
+    return config->sentinels ? RLOCK__NEEDS("config.sentinels", "RLOCK_WITH_SENTINEL") : NULL;
 }
 static void rlock__sentinel_nothing(rlock__redis *redis) {
     (void)redis;

@@ -200,6 +200,8 @@ typedef struct rlock__sentinel {
     bool waited;         /* the command connection waits for an answer */
     bool misled;         /* the address was tried, and has not worked yet */
     bool heard;          /* on this connection there was an answer */
+    rlock_map_address *map;
+    void *map_user;
 } rlock__sentinel;
 #endif
 
@@ -308,6 +310,9 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
 #if RLOCK__HAS_REPLICAS
     rlock__quarantine *quarantine; /* NULL: there is none */
     rlock__sync *sync;             /* NULL: no replica has to have anything */
+#endif
+#if RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS
+    struct rlock__told *told; /* NULL: no question for descriptions was sent yet */
 #endif
     rlock__conn commands, push;
     rlock__endpoint endpoint;         /* where both connections lead */

@@ -23,6 +23,7 @@
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
 #include "store/redis/handshake.h"
+#include "store/redis/who.h"
 
 static void rlock__redis_submit(void *state, rlock_request *request) {
     rlock__redis *redis = (rlock__redis *)state;
@@ -99,12 +100,14 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
+    void *listed;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
+    listed = rlock__who_fill(redis, request, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
@@ -116,6 +119,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
                      ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
+    rlock__who_done(redis, listed);
 }
 
 /* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
@@ -335,7 +339,7 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
            rlock__reserve(redis, rlock__release_room(redis, first));
     rlock__command_fill(redis, command, queue);
     if (sent) {
-        sent = rlock__command_asks(redis, command);
+        sent = rlock__command_leads(redis, command);
     }
     rlock__command_put(redis, command);
     if (sent) {
@@ -442,6 +446,7 @@ static void rlock__redis_track(void *state, const char *key, size_t len, bool on
 static void rlock__redis_free(rlock__redis *redis) {
     rlock__conn_end(&redis->commands);
     rlock__conn_end(&redis->push);
+    rlock__told_free(redis);
 #if RLOCK__HAS_SENTINEL
     if (redis->sentinel) {
         rlock__conn_end(&redis->sentinel->conn);
@@ -608,6 +613,26 @@ static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
     return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
 }
 
+/* Returns what is wrong with settings of parts that may be left out, or NULL. */
+static const char *rlock__optional_fault(const rlock_config *config) {
+#if !RLOCK__HAS_REDISSON
+    if (config->wire == RLOCK_WIRE_REDISSON) {
+        return RLOCK__NEEDS("config.wire", "RLOCK_WITH_REDISSON");
+    }
+#endif
+#if !RLOCK__HAS_REPLICAS
+    if (config->replicas || config->quarantine_ms) {
+        return RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS");
+    }
+#endif
+#if !RLOCK__HAS_SENTINEL && !RLOCK__HAS_CLUSTER
+    if (config->map_address) {
+        return RLOCK__NEEDS("config.map_address", "RLOCK_WITH_SENTINEL");
+    }
+#endif
+    return rlock__description_fault(config);
+}
+
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
@@ -621,16 +646,9 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     if (config->wire != RLOCK_WIRE_STRING && config->wire != RLOCK_WIRE_REDISSON) {
         return RLOCK__TEXT("config.wire is unknown");
     }
-#if !RLOCK__HAS_REDISSON
-    if (config->wire == RLOCK_WIRE_REDISSON) {
-        return "config.wire needs RLOCK_WITH_REDISSON";
+    if (rlock__optional_fault(config)) {
+        return rlock__optional_fault(config);
     }
-#endif
-#if !RLOCK__HAS_REPLICAS
-    if (config->replicas || config->quarantine_ms) {
-        return "config.replicas and config.quarantine_ms need RLOCK_WITH_REPLICAS";
-    }
-#endif
     if (strpbrk(config->prefix, "{}")) {
         return RLOCK__TEXT(
             "config.prefix has a brace, which would move keys to other cluster slots");
@@ -644,12 +662,12 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     }
 #else
     if (config->tls || config->sentinel_tls) {
-        return "config.tls needs RLOCK_WITH_TLS";
+        return RLOCK__NEEDS("config.tls", "RLOCK_WITH_TLS");
     }
 #endif
 #if !RLOCK__HAS_CLUSTER
     if (config->cluster) {
-        return "config.cluster needs RLOCK_WITH_CLUSTER";
+        return RLOCK__NEEDS("config.cluster", "RLOCK_WITH_CLUSTER");
     }
 #endif
     if (rlock__sentinel_fault(config, detail)) {
@@ -699,7 +717,7 @@ static bool rlock__redis_configure(rlock__redis *redis, const rlock_config *conf
 #if RLOCK__HAS_REDISSON
     redis->wire = config->wire;
 #endif
-    return !failed;
+    return !failed && rlock__description_configure(redis, config);
 }
 
 static int rlock__redis_open(const rlock_store *store, rlock_client *client,
