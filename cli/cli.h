@@ -24,6 +24,7 @@
 #ifdef WITH_TLS
 #include "rlock_tls.h"
 #endif
+#include "map.h"
 
 /* The exit statuses that are rlock's own; else it is the command's, or 128 and the number of the
  * signal that ended it. As in timeout(1) and env(1), where these have one. */
@@ -56,6 +57,7 @@ static struct cli {
     int busy_status;       /* the exit status where others hold the lock */
     uint32_t give_up;      /* elect: after so many failures of the command in a row; 0 = never */
     const char *fence_file;
+    const char *description; /* NULL: host, process id and command */
     bool json, verbose;
     bool quiet; /* a warning was shown, or the command has begun */
     char **command;
@@ -226,6 +228,9 @@ static void cli_log(void *user, int level, const char *line) {
     bool numbered = strlen(line) > 10 && strncmp(line + 8, ": ", 2) == 0; /* the client's id */
     const char *words = numbered ? line + 10 : line;
     (void)user;
+    if (cli.description == NULL && !cli.verbose && strstr(words, "client|setname") != NULL) {
+        return; /* nobody asked for a description: without the right to it there is none */
+    }
     if (level <= RLOCK_LOG_WARNING && strcmp(words, cli.warning) != 0) {
         snprintf(cli.warning, sizeof cli.warning, "%s", words);
         cli.told = cli.verbose || !cli.quiet || isatty(STDERR_FILENO);
@@ -310,12 +315,33 @@ static const char *cli_url(void) {
     return url;
 }
 
+/* What this rlock says of itself to `rlock inspect`: what was given, or host, process id and the
+ * name of the command. NULL: nothing, as where the URL names the connection, or who only looks. */
+static const char *cli_description(void) {
+    static char words[RLOCK__DESCRIPTION_MAX + 1];
+    char host[256] = "", *at, *const *command = cli.command;
+    const char *slash;
+    if (cli.description != NULL || command == NULL || *command == NULL ||
+        (cli.url != NULL && strstr(cli.url, "client_name=") != NULL)) {
+        return cli.description;
+    }
+    gethostname(host, sizeof host - 1);
+    slash = strrchr(*command, '/');
+    snprintf(words, sizeof words, "%.60s, pid %ld, %s", host, (long)getpid(),
+             slash != NULL ? slash + 1 : *command);
+    for (at = words; *at != 0; at++) { /* a name may be cut in a character, or have any */
+        *at = *at < ' ' || *at > '~' ? '?' : *at;
+    }
+    return words;
+}
+
 /* A configuration as the options say. Its url is NULL with a quorum. */
 static rlock_config cli_config(void) {
     rlock_config config = {.loop = rlock_libev_loop(EV_DEFAULT), .log = cli_log};
     config.url = cli_url();
     config.wire = cli.wire;
     config.watchdog_lease_ms = cli.lease_ms;
+    config.map_address = map_count > 0 ? map_address : NULL;
     if (cli_wants_tls()) {
         cli_tls(&config);
     }
@@ -339,7 +365,8 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
                              i + 1, count + 1);
                 }
             }
-            members[count] = (rlock_config){.url = url, .tls = config.tls};
+            members[count] =
+                (rlock_config){.url = url, .tls = config.tls, .map_address = config.map_address};
             count++;
         }
         status = rlock_quorum_new(&cli.quorum, members, count);
@@ -355,6 +382,7 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
         config.store = cli.quorum;
     }
     config.on_event = on_event;
+    config.description = cli_description();
     status = rlock_client_new(&cli.client, &config);
     if (status != RLOCK_OK) {
         cli_fail_status(cli_source("the server's URL, or an option"), status, NULL);

@@ -91,6 +91,10 @@ enum look_mode { LOOK_INSPECT, LOOK_FORCE, LOOK_LS, LOOK_TOP };
 struct look_node {
     char where[300];
     redisContext *c, *push; /* for commands; for what the server reports, NULL if it does not */
+    char *names;            /* of clients that describe themselves: see rlock__names_kept */
+    char (*strangers)[37];  /* ids of clients that were asked for, and do not */
+    size_t stranger_count;
+    bool nameless; /* it lists no clients */
 };
 
 static struct look {
@@ -106,6 +110,7 @@ static struct look {
     struct look_node nodes[LOOK_NODES];
     size_t count;
     struct show_row *asked; /* the list of those to ask */
+    struct show_row *told;  /* the list of those that were answered just now */
     unsigned round;
     bool flushed, failing; /* all keys are gone; since the last round something has failed */
     int failure;
@@ -281,10 +286,28 @@ static void look_settle(struct show_row *row, const struct show_row *old) {
     }
 }
 
+/* Writes host:port, for an address that a node announced, as --map has it. */
+static void look_where(char *where, size_t size, const char *host, size_t len, int port) {
+    char name[RLOCK__HOST_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)len, host);
+    rlock__announced(look.config.map_address, NULL, name, &port);
+    snprintf(where, size, "%s:%d", name, port);
+}
+
 /* The key is at another node by now, or its slot is on its way there. */
 static bool look_follow(struct show_row *row, const char *error) {
-    const char *where = strrchr(error, ' ') + 1;
+    char where[sizeof row->node->where];
+    rlock__slots there;
     size_t i = 0;
+    bool ask;
+    if (!rlock__slots_redirect(rlock__error_text(error), &there, &ask)) {
+        return look_fault(RLOCK_ERR_SERVER, error);
+    }
+    if (there.host == NULL) { /* that of the node that says so */
+        there.host = row->node->where;
+        there.host_len = (size_t)(strrchr(there.host, ':') - there.host);
+    }
+    look_where(where, sizeof where, there.host, there.host_len, there.port);
     while (i < look.count && strcmp(look.nodes[i].where, where) != 0) {
         i++;
     }
@@ -309,9 +332,106 @@ static bool look_answer(struct show_row *row, redisReply *reply) {
         row->held = 0;
     }
     if (look.mode >= LOOK_LS) {
-        look_settle(row, &old);
+        row->was = memcpy(malloc(sizeof old), &old, sizeof old);
+        row->next = look.told;
+        look.told = row;
     }
     return true;
+}
+
+/* ---- who the holders are ---- */
+
+/* Returns the id of the client that holds a key alone, if it is one of this library; or NULL. */
+static const char *look_id(const struct show_row *row) {
+    bool alone = row->kind >= 0 && row->held == 1 && row->token != NULL;
+    return alone && show_id_len(row->token, row->token_len) == 36 ? row->token : NULL;
+}
+
+/* Puts the words of its holder into a row. Returns false if nothing is known of it yet. */
+static bool look_words_of(struct show_row *row) {
+    const struct look_node *node = row->node;
+    const char *id = look_id(row), *words;
+    char shown[RLOCK__LINE];
+    size_t i = 0;
+    free(row->words);
+    row->words = NULL;
+    if (id == NULL || node->nameless) {
+        return true;
+    }
+    words = rlock__told_of(node->names, id, row->token_len);
+    if (words != NULL) {
+        look_words(shown, sizeof shown, "", words);
+        row->words = strdup(shown);
+        return true;
+    }
+    while (i < node->stranger_count && memcmp(node->strangers[i], id, 36) != 0) {
+        i++;
+    }
+    return i < node->stranger_count;
+}
+
+/* Notes a client that does not describe itself: it is not asked for again. */
+static void look_estrange(struct look_node *node, const char *id) {
+    size_t count = node->stranger_count % 4096; /* so many are enough: begin anew */
+    if (count == 0) {
+        node->strangers = realloc(node->strangers, 4096 * sizeof *node->strangers);
+    }
+    memcpy(node->strangers[count], id, 36);
+    node->stranger_count = count + 1;
+}
+
+/* Asks a node how its clients are named. A refusal is one answer too: then nobody has words. */
+static bool look_names(struct look_node *node) {
+    redisReply *reply = look_ask(node, node->c, "CLIENT LIST TYPE normal");
+    if (reply == NULL) {
+        return false;
+    }
+    free(node->names);
+    node->names = NULL;
+    node->nameless = reply->type != REDIS_REPLY_STRING;
+    if (!node->nameless) {
+        node->names = rlock__names_kept(reply->str);
+    } else if (cli.verbose && reply->type == REDIS_REPLY_ERROR) {
+        char line[400];
+        look_words(line, sizeof line, "no descriptions: ", reply->str);
+        cli_say("rlock: %s: %s\n", node->where, line);
+    }
+    freeReplyObject(reply);
+    return true;
+}
+
+/* Finds out the words of a holder, if it is another one than before. */
+static bool look_who(struct show_row *row) {
+    const struct show_row *was = row->was;
+    const char *id = look_id(row), *old = was->held == 1 ? was->room : "";
+    if (id != NULL && row->words != NULL && memcmp(id, old, 36) == 0) {
+        return true;
+    }
+    if (look_words_of(row)) {
+        return true;
+    }
+    if (!look_names(row->node)) {
+        return false;
+    }
+    if (!look_words_of(row)) {
+        look_estrange(row->node, id);
+    }
+    return true;
+}
+
+/* Shows what was answered just now; if something has failed, it is only forgotten. */
+static bool look_settle_all(bool good) {
+    while (look.told != NULL) {
+        struct show_row *row = look.told, was = *row->was;
+        look.told = row->next;
+        good = good && look_who(row);
+        free(row->was);
+        row->was = NULL;
+        if (good) {
+            look_settle(row, &was);
+        }
+    }
+    return good;
 }
 
 /* Asks for all on the list, in one go. ASKING: a key that has come before its slot is there. */
@@ -337,6 +457,7 @@ static bool look_answers(void) {
             good = good && (reply = look_read(node, node->c)) != NULL && look_answer(row, reply);
             freeReplyObject(reply);
         }
+        good = look_settle_all(good);
     }
     return good;
 }
@@ -584,14 +705,13 @@ static void look_on_event(void *user, const rlock_report *report) {
 }
 
 static void look_on_info(rlock_client *client, const rlock_info *info, void *user) {
-    (void)client, (void)user;
+    static char *block;
+    (void)user;
     free((void *)(uintptr_t)look.info.text);
-    free((void *)(uintptr_t)look.info.token);
+    free(block);
     look.info = *info;
     look.info.text = info->text != NULL ? strdup(info->text) : NULL;
-    if (info->token != NULL) {
-        look.info.token = memcpy(malloc(info->token_len + 1), info->token, info->token_len + 1);
-    }
+    block = rlock__who_copy(client, &look.info);
     look.answered = true;
     ev_break(EV_DEFAULT_ EVBREAK_ALL);
 }
@@ -600,7 +720,13 @@ static void look_on_info(rlock_client *client, const rlock_info *info, void *use
 static bool look_question(const rlock_options *options, bool force) {
     int status;
     cli_connect(look_on_event);
-    status = (force ? rlock_force_release : rlock_inspect)(cli.client, options, look_on_info, NULL);
+    if (force) {
+        status = rlock_force_release(cli.client, options, look_on_info, NULL);
+    } else if (look.mode == LOOK_INSPECT) {
+        status = rlock_describe(cli.client, options, look_on_info, NULL);
+    } else {
+        status = rlock_inspect(cli.client, options, look_on_info, NULL);
+    }
     if (status != RLOCK_OK) {
         look_fail(options->key, status, NULL);
     }
@@ -649,9 +775,10 @@ static bool look_add_masters(const struct look_node *seed) {
             good = look_fault(RLOCK_ERR_SERVER, "a node of the cluster has no host");
             break;
         }
-        snprintf(where, sizeof where, "%.*s:%lld",
-                 named ? 255 : (int)(strrchr(seed->where, ':') - seed->where),
-                 named ? master[0]->str : seed->where, master[1]->integer);
+        look_where(where, sizeof where, named ? master[0]->str : seed->where,
+                   named ? (size_t)master[0]->len
+                         : (size_t)(strrchr(seed->where, ':') - seed->where),
+                   (int)master[1]->integer);
         good = look_add(where);
     }
     freeReplyObject(reply);
@@ -703,6 +830,22 @@ static bool look_kinds(struct show_row *row) {
     }
 }
 
+/* Puts the list of an answer into a row, and the words of the holder that it names. */
+static void look_list(struct show_row *row, const rlock_info *info) {
+    size_t i;
+    row->who = info->who;
+    row->who_count = info->who_count;
+    row->untold = info->untold;
+    for (i = 0; i < info->who_count; i++) {
+        const rlock_who *who = &info->who[i];
+        if (who->token_len == info->token_len && who->description != NULL && info->token != NULL &&
+            memcmp(who->token, info->token, who->token_len) == 0) {
+            row->words = strdup(who->description);
+            return;
+        }
+    }
+}
+
 /* Asks the client about the key, whose kind is known now; nobody's may be of any. */
 static bool look_key(struct show_row *row) {
     const rlock_info *info = &look.info;
@@ -729,6 +872,7 @@ static bool look_key(struct show_row *row) {
     } else {
         row->token = info->token;
         row->token_len = info->token_len;
+        look_list(row, info);
     }
     show_key(row);
     return true;
@@ -757,6 +901,8 @@ static bool look_once(void) {
 static void look_again(void) {
     char how[300];
     for (; look.count > 0; look.count--) {
+        free(look.nodes[look.count - 1].names);
+        free(look.nodes[look.count - 1].strangers);
         redisFree(look.nodes[look.count - 1].c);
         redisFree(look.nodes[look.count - 1].push);
     }

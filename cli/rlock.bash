@@ -17,7 +17,7 @@ _rlock() {
                 ;;
             -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
                 --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | \
-                --cacert | --cert | --cert-key) i=$((i + 1)) ;;
+                --cacert | --cert | --cert-key | --map | --description) i=$((i + 1)) ;;
             -*) ;;
             *)
                 if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
@@ -54,13 +54,13 @@ _rlock() {
             return
             ;;
         --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace | --kill-after | --busy-status | \
-            --give-up) return ;;
+            --give-up | --map | --description) return ;;
         *)
-            options='-u --url --quorum --url-file --cacert --cert --cert-key -v --verbose -h --help -V --version'
+            options='-u --url --quorum --url-file --map --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
-                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env'
+                '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description'
                     options+=' --kill-after --on-lost-signal --busy-status' ;;
-                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --grace'
+                elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description --grace'
                     options+=' --kill-after --on-lost-signal --give-up' ;;
                 inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;

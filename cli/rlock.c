@@ -13,11 +13,11 @@ static const char cli_help[] =
     "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
     "                      postgres:// zookeeper:// mysql://\n"
-    "      --quorum U,U,U  a majority of these servers, or RLOCK_QUORUM\n"
-    "      --url-file F    the same, one a line; --keep-env: COMMAND gets passwords\n"
+    "      --quorum U,U,U  a majority of these, or RLOCK_QUORUM; --url-file F: lines\n"
+    "      --map FROM=TO   an announced host:port; --keep-env: COMMAND gets passwords\n"
     "  -n, --try           do not wait; -w, --wait 10s: for so long; --busy-status N\n"
     "  -l, --lease 30s     how long others wait if this machine dies\n"
-    "  -k, --key KEY       one more key: all of them, or none\n"
+    "  -k, --key KEY       one more key: all or none; --description TEXT: who holds\n"
     "      --kind KIND     mutex fair read write semaphore; --permits N, --weight N\n"
     "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
     "      --kill-after D  from --on-lost-signal TERM to SIGKILL if the lock is lost\n"
@@ -32,6 +32,8 @@ static const char cli_help[] =
 enum {
     CLI_QUORUM = 256,
     CLI_URL_FILE,
+    CLI_MAP,
+    CLI_DESCRIPTION,
     CLI_KEEP_ENV,
     CLI_KIND,
     CLI_PERMITS,
@@ -52,6 +54,8 @@ static const struct option cli_long[] = {
     {"url", required_argument, NULL, 'u'},
     {"quorum", required_argument, NULL, CLI_QUORUM},
     {"url-file", required_argument, NULL, CLI_URL_FILE},
+    {"description", required_argument, NULL, CLI_DESCRIPTION},
+    {"map", required_argument, NULL, CLI_MAP},
     {"keep-env", no_argument, NULL, CLI_KEEP_ENV},
     {"try", no_argument, NULL, 'n'},
     {"wait", required_argument, NULL, 'w'},
@@ -98,6 +102,7 @@ static struct {
                 {CLI_WEIGHT, HOLDERS, false},
                 {CLI_FENCE_FILE, HOLDERS, false},
                 {CLI_KEEP_ENV, HOLDERS, false},
+                {CLI_DESCRIPTION, HOLDERS, false},
                 {CLI_GRACE, 1 << ELECT, false},
                 {CLI_KILL_AFTER, HOLDERS, false},
                 {CLI_ON_LOST_SIGNAL, HOLDERS, false},
@@ -186,6 +191,14 @@ static void cli_version(void) {
     putchar('\n');
 }
 
+static void cli_add_map(const char *source, const char *text) {
+    const char *wrong = map_add(text);
+    if (wrong != NULL) {
+        cli_fail(CLI_FAILED, "Like --map 10.0.0.5:6379=db.example:16379", "%s %s: %s", source, text,
+                 wrong);
+    }
+}
+
 static void cli_option(int option) {
     size_t i;
     for (i = 0; i < sizeof cli_some / sizeof *cli_some; i++) {
@@ -195,6 +208,8 @@ static void cli_option(int option) {
     case 'u': cli.url = optarg; break;
     case CLI_QUORUM: cli.members = optarg; break;
     case CLI_URL_FILE: cli.url_file = optarg; break;
+    case CLI_MAP: cli_add_map("--map", optarg); break;
+    case CLI_DESCRIPTION: cli.description = optarg; break;
     case CLI_KEEP_ENV: cli.keep_env = true; break;
     case 'n': cli.wait_ms = 0; break;
     case 'w': cli.wait_ms = cli_duration("--wait", optarg, 0, INT32_MAX); break;
@@ -260,6 +275,10 @@ static void cli_read_urls(void) {
 /* Finds out where the server is: options count, and without them the environment. */
 static void cli_find_server(void) {
     bool given = cli.url != NULL || cli.members != NULL;
+    const char *map = getenv("RLOCK_MAP");
+    if (map_count == 0 && map != NULL && *map != 0) {
+        cli_add_map("RLOCK_MAP", map);
+    }
     if (cli.url_file != NULL && given) {
         cli_fail(CLI_FAILED, cli_see_help, "--url-file: not with --url or --quorum");
     }

@@ -16,9 +16,15 @@ struct show_row {
     int kind; /* rlock_kind; -1: nothing of ours is there */
     int64_t held, left_ms, soon_ms, waiters, permits, need, fence; /* as the script has them */
     double at;
+    char *words; /* what its holder's client says of itself, or NULL */
+    const rlock_who
+        *who; /* inspect: the holders and waiters, or NULL, and why there are no words */
+    size_t who_count;
+    const char *untold;
     /* the rest is look.h's */
     struct look_node *node; /* which is asked */
-    struct show_row *next;  /* of those that are asked now */
+    struct show_row *next;  /* of those that are asked now, or were just answered */
+    struct show_row *was;   /* how it stood before that */
     unsigned round;         /* in which it was last answered */
     bool shown, asked, redisson;
     int hops;      /* from node to node since it was answered */
@@ -99,14 +105,24 @@ static void show_hex(const char *name, const char *bytes, size_t len) {
     putchar('"');
 }
 
-/* Writes the id of the client whose token it is; all of the token of another library. */
+/* Returns how long the id of the client is whose token it is; all of the token of another library.
+ */
+static size_t show_id_len(const char *token, size_t len) {
+    return len > 37 && token[36] == ':' ? 36 : len;
+}
+
 static void show_token(const struct show_row *row, int columns) {
-    bool id = row->token_len > 37 && row->token[36] == ':';
-    show_bytes(row->token, id ? 36 : row->token_len, columns);
+    show_bytes(row->token, show_id_len(row->token, row->token_len), columns);
 }
 
 static void show_holder(const struct show_row *row, int columns) {
-    char many[32];
+    char many[32], words[9 + RLOCK__LINE];
+    if (row->held == 1 && row->words != NULL &&
+        columns != 0) { /* the digits are those of the log */
+        snprintf(words, sizeof words, "%.8s %s", row->token, row->words);
+        show_bytes(words, strlen(words), columns);
+        return;
+    }
     if (row->held == 1 && row->token != NULL) {
         show_token(row, columns);
         return;
@@ -157,6 +173,36 @@ static const char *show_left(const struct show_row *row) {
     return text;
 }
 
+/* Writes a text for JSON, or null. */
+static void show_json_text(const char *text) {
+    if (text == NULL) {
+        fputs("null", stdout);
+        return;
+    }
+    putchar('"');
+    show_bytes(text, strlen(text), 0);
+    putchar('"');
+}
+
+/* Writes who holds and who waits for JSON, where that was asked. */
+static void show_json_who(const struct show_row *row) {
+    size_t i;
+    if (row->who == NULL && row->untold == NULL) {
+        return;
+    }
+    fputs(",\"who\":[", stdout);
+    for (i = 0; i < row->who_count; i++) {
+        const rlock_who *who = &row->who[i];
+        printf("%s{\"%s\":\"", i > 0 ? "," : "", who->waits ? "waiter" : "holder");
+        show_bytes(who->token, show_id_len(who->token, who->token_len), 0);
+        printf("\",\"left_ms\":%s,\"description\":", show_number(who->left_ms));
+        show_json_text(who->description);
+        putchar('}');
+    }
+    fputs("],\"untold\":", stdout);
+    show_json_text(row->untold);
+}
+
 static void show_json(const struct show_row *row) {
     bool held = row->held > 0 && row->token != NULL;
     fputs("{\"key\":\"", stdout);
@@ -169,6 +215,9 @@ static void show_json(const struct show_row *row) {
     printf("%s,\"left_ms\":%s,\"waiters\":%s,\"permits\":%s,\"fence\":%s", held ? "\"" : "",
            show_number(row->held > 0 && !show.force ? show_left_ms(row) : -1),
            show_number(row->waiters), show_number(row->permits), show_number(row->fence));
+    fputs(",\"description\":", stdout);
+    show_json_text(held ? row->words : NULL);
+    show_json_who(row);
     show_hex("key_hex", row->key, row->key_len);
     if (held) {
         show_hex("holder_hex", row->token, row->token_len);
@@ -221,6 +270,28 @@ static void show_row(const struct show_row *row) {
     putchar('\n');
 }
 
+/* Prints who holds and who waits, unless that is one holder of whom no more is known. */
+static void show_who(const struct show_row *row) {
+    size_t i;
+    bool more = row->who_count > 1 || row->words != NULL;
+    for (i = 0; i < row->who_count && more; i++) {
+        const rlock_who *who = &row->who[i];
+        const char *words = who->description != NULL ? who->description
+                            : row->untold != NULL    ? "-"
+                                                     : "not connected, or without a description";
+        printf("  %s   ", who->waits ? "waiter" : "holder");
+        show_bytes(who->token, show_id_len(who->token, who->token_len), 0);
+        fputs(": ", stdout);
+        show_bytes(words, strlen(words), 0);
+        putchar('\n');
+    }
+    if (row->untold != NULL) {
+        fputs("  who      ", stdout);
+        show_bytes(row->untold, strlen(row->untold), 0);
+        putchar('\n');
+    }
+}
+
 /* Prints what inspect and force-release say of a key. */
 static void show_key(const struct show_row *row) {
     if (cli.json) {
@@ -241,6 +312,7 @@ static void show_key(const struct show_row *row) {
     if (row->permits >= 0) {
         printf("  permits  %lld left\n", (long long)row->permits);
     }
+    show_who(row);
 }
 
 /* ---- the rows ---- */
@@ -267,6 +339,7 @@ static struct show_row *show_find(const char *key, size_t len) {
 
 static void show_drop(struct show_row *row) {
     tdelete(row, &show.rows, show_compare);
+    free(row->words);
     free(row);
 }
 

@@ -31,7 +31,8 @@ OTHER = "9b2de1aa-7c1e-4c8f-8f3a-5d0d8a3f1c77"
 FAILED = 125  # CLI_FAILED
 SOON_S = 5  # a busy machine; what is pushed comes within milliseconds
 WRITER = 1000000000
-KEYS = ["key", "kind", "holders", "holder", "left_ms", "waiters", "permits", "fence"]
+KEYS = ["key", "kind", "holders", "holder", "left_ms", "waiters", "permits", "fence", "description"]
+MORE = ("key_hex", "holder_hex", "who", "untold")
 
 
 def environment(url):
@@ -50,7 +51,7 @@ def ask(url, *arguments, status=0):
     got, out, err = run(url, arguments[0], "--json", *arguments[1:])
     assert got == status, f"{arguments}: status {got}: {err}"
     objects = [json.loads(line) for line in out.splitlines()]
-    assert all([name for name in o if name not in ("key_hex", "holder_hex")] == KEYS for o in objects), objects
+    assert all([name for name in o if name not in MORE] == KEYS for o in objects), objects
     return objects
 
 
@@ -310,7 +311,7 @@ def inspect_finds_the_kind_by_itself(server, r):
 @test
 def inspect_tells_a_free_key_by_its_status(server, r):
     free = {"key": "k", "kind": None, "holders": 0, "holder": None, "left_ms": None, "waiters": None,
-            "permits": None, "fence": None}
+            "permits": None, "fence": None, "description": None, "who": [], "untold": None}
     told = ask(server.url, "inspect", "k", status=1)[0]
     assert told == free, told
     r.zadd("rlock:{k}:queue", {f"{OTHER}:1:1f": 1})  # nobody holds, one waits
@@ -324,6 +325,123 @@ def inspect_of_what_is_no_lock_fails_with_words(server, r):
     for arguments in [["scores"], ["person"], ["list"], ["--kind", "fair", "m"]]:
         status, out, err = run(server.url, "inspect", *arguments)
         assert status == FAILED and out == b"" and "no lock, or one of another kind" in err, err
+
+
+# ---- who holds, in words ----
+
+
+class Job:
+    """rlock with a command that runs until it is ended."""
+
+    def __init__(self, url, *arguments):
+        self.process = subprocess.Popen([RLOCK, *arguments, "--", "sleep", "60"], env=environment(url),
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        preexec_fn=dies_with_parent)
+        self.words = f"{socket.gethostname()[:60]}, pid {self.process.pid}, sleep"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate()
+
+
+def held(r, key):
+    until(f"{key} is held", SOON_S, lambda: r.exists(key))
+
+
+@test
+def a_job_is_shown_with_its_host_its_number_and_its_command(server, r):
+    with Job(server.url, "k") as job:
+        held(r, "k")
+        told = ask(server.url, "inspect", "k")[0]
+        assert told["description"] == job.words and told["untold"] is None, told
+        assert [(who["holder"], who["description"]) for who in told["who"]] == [(told["holder"], job.words)], told
+        _, out, _ = run(server.url, "inspect", "k")
+        assert f"\n  holder   {told['holder']}: {job.words}\n" in out.decode(), out
+        told = ask(server.url, "ls")[0]
+        assert told["description"] == job.words and "who" not in told, told
+        _, out, _ = run(server.url, "ls")
+        assert f" {told['holder'][:8]} {job.words} " in out.decode(), out
+        with Top(server.url, "--json") as top:
+            assert top.hears("k", 1)["description"] == job.words
+        with Screen(server.url, "top", lines=5, columns=160) as screen:
+            screen.shows(re.escape(f"{told['holder'][:8]} {job.words}"[:36]))
+
+
+@test
+def top_shows_the_words_of_each_next_holder(server, r):
+    mutex(r, "k")
+    with Top(server.url, "--json") as top:
+        assert top.hears("k", 1)["description"] is None
+        r.delete("k")
+        top.hears("k", 0)
+        with Job(server.url, "--description", "the next one", "k"):
+            assert top.hears("k", 1)["description"] == "the next one"
+            with Job(server.url, "--description", "another", "l"):
+                assert top.hears("l", 1)["description"] == "another"
+
+
+@test
+def waiters_are_listed_in_their_order_and_holders_without_words_too(server, r):
+    with Job(server.url, "--kind", "fair", "--description", "first", "k"):
+        held(r, "k")
+        with Job(server.url, "--kind", "fair", "--description", "second", "k"):
+            until("it waits", SOON_S, lambda: r.zcard("rlock:{k}:queue") == 1)
+            r.zadd("rlock:{k}:queue", {f"{OTHER}:1:1f": 99})
+            who = ask(server.url, "inspect", "k")[0]["who"]
+            assert [w["description"] for w in who] == ["first", "second", None], who
+            assert ["holder" in w for w in who] == [True, False, False] and who[2]["waiter"] == OTHER, who
+            _, out, _ = run(server.url, "inspect", "k")
+            assert f"\n  waiter   {OTHER}: not connected, or without a description\n" in out.decode(), out
+
+
+@test
+def name_of_a_foreign_connection_never_reaches_a_terminal(server, r):
+    mutex(r, "k")
+    r.client_setname(f"rlock:{ME}:%1b%5b31mred%0a%e2%80%ae")
+    for arguments in (["inspect", "k"], ["ls"], ["inspect", "--json", "k"], ["ls", "--json"]):
+        status, out, _ = run(server.url, *arguments)
+        assert status == 0 and b"31mred" in out and b"x1b" in out, out
+        assert not re.search(rb"[\x00-\x09\x0b-\x1f\x7f]|\xe2\x80\xae", out), out
+    r.client_setname("")
+
+
+@test
+def user_who_may_not_list_clients_sees_the_rest_and_why(server, r):
+    r.execute_command("ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-client|list")
+    url = f"unix://blind:x@{server.socket}"
+    with Job(server.url, "k"):
+        held(r, "k")
+        told = ask(url, "inspect", "k")[0]
+        assert told["description"] is None and "NOPERM" in told["untold"] and len(told["who"]) == 1, told
+        _, out, _ = run(url, "inspect", "k")
+        assert "\n  who      NOPERM" in out.decode(), out
+        status, out, err = run(url, "ls", "--json")
+        assert status == 0 and json.loads(out)["description"] is None and err == "", err
+        _, _, err = run(url, "ls", "-v")
+        assert "no descriptions: NOPERM" in err, err
+
+
+@test
+def description_that_is_none_is_refused_and_a_name_of_the_url_is_kept(server, r):
+    for words in ("", "x" * 129, "a\nb"):
+        status, _, err = run(server.url, "--description", words, "k", "--", "true")
+        assert status == FAILED and "config.description: expected 1 to 128 bytes" in err, err
+    status, _, err = run(server.url, "ls", "--description", "x")
+    assert status == FAILED and "--description: not with rlock ls" in err, err
+    with Job(server.url + ("&" if "?" in server.url else "?") + "client_name=billing", "k"):
+        held(r, "k")
+        assert "billing" in [client["name"] for client in r.client_list()]
+        assert ask(server.url, "inspect", "k")[0]["description"] is None
+
+
+@test
+def user_without_the_right_to_a_name_is_warned_of_nothing(server, r):
+    r.execute_command("ACL", "SETUSER", "unnamed", "on", ">x", "~*", "&*", "+@all", "-client|setname")
+    status, _, err = run(f"unix://unnamed:x@{server.socket}", "k", "--", "true")
+    assert (status, err) == (0, ""), err
 
 
 # ---- force-release ----
@@ -548,6 +666,43 @@ def a_lock_whose_slot_moves_is_followed(server, r):
             top.is_quiet(0.5)
             cluster.nodes[new].connect().delete("k")
             top.hears("k", 0)
+
+
+AWAY = "127.9.9.9"  # where nobody is
+
+
+@test
+def addresses_that_nodes_announce_are_mapped(server, r):
+    with Cluster() as cluster:
+        for node in cluster.nodes:
+            node.connect().config_set("cluster-announce-hostname", AWAY)
+            node.connect().config_set("cluster-preferred-endpoint-type", "hostname")
+        until("all are announced so", 20, lambda: all(
+            str(node.cluster("SLOTS")).count(f"b'{AWAY}', ") >= 3 for node in cluster.nodes))
+        keys = [f"k{i}" for i in range(6)]
+        for key in keys:
+            mutex(cluster.at(key), key)
+        maps = [f"{AWAY}:{node.port}=127.0.0.1:{node.port}" for node in cluster.nodes]
+        options = [word for one in maps for word in ("--map", one)]
+        status, _, err = run(cluster.url, "ls", "--wait", "1s")
+        assert status == FAILED and AWAY in err, err
+        assert sorted(t["key"] for t in ask(cluster.url, "ls", *options)) == keys
+        assert sorted(t["key"] for t in ask(cluster.url, "ls", "--map", ",".join(maps))) == keys
+        for key in keys:
+            assert ask(cluster.url, "inspect", *options, key)[0]["holders"] == 1
+        done = subprocess.run([RLOCK, "new", "--", "true"], env={**environment(cluster.url), "RLOCK_MAP": ",".join(maps)},
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=20)
+        assert done.returncode == 0, done.stderr
+
+
+@test
+def a_map_that_is_none_is_refused_with_its_form(server, r):
+    for text in ("", "a", "a=b", "a:1", "a:1=b", "a=b:1", "a:1=b:0", "a:1=b:65536", "a:1=b:1x", "a:1=b:1,", "::1:1=a:1",
+                 "a:1=" + "b" * 300 + ":1"):
+        status, _, err = run(server.url, "--map", text, "k", "--", "true")
+        assert status == FAILED and f"--map {text}: expected FROM=TO, each like host:6379" in err, (text, err)
+    status, _, err = run(server.url, "--map", "[::1]:6379=host.example:1", "--map", "a:1=b:2,c:3=d:4", "k", "--", "true")
+    assert (status, err) == (0, ""), err
 
 
 # ---- top ----
@@ -863,7 +1018,7 @@ class Repeater:
 @test
 def what_a_server_repeats_is_printed_without_the_password(server, r):
     steps = ["", "AUTH", "CLIENT ID", "INFO replication", "INFO server", "SELECT", "SCRIPT LOAD", "EVALSHA", "EVAL",
-             "SCAN"]
+             "SCAN", "CLIENT LIST"]
     commands = (["k", "--", "true"], ["-v", "-n", "free", "--", "true"], ["inspect", "k"], ["force-release", "gone"],
                 ["ls"], ["ls", "--json"])
     r.set("k", "x" * 36, px=60000)
