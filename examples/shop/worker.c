@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "rlock.h"
 #include "rlock_libevent.h"
 #include "../data.h"
@@ -317,7 +318,10 @@ static void on_log(void *user, int level, const char *line) {
 
 static void connect_all(int *number) {
     rlock_config config = {.loop = rlock_libevent_loop(base), .log = on_log, .user = number};
+    char words[64];
 
+    snprintf(words, sizeof words, "the shop, worker %d, pid %ld", *number, (long)getpid());
+    config.description = words; /* rlock inspect shows it */
     config.url = getenv("RLOCK_URL");
     config.watchdog_lease_ms = LEASE_MS;
     config.command_timeout_ms = LEASE_MS / 2; /* a server that is silent is given up early */
