@@ -13,7 +13,7 @@ _rlock() {
         '(--quorum --url-file -u --url)'{-u,--url=}'[the server]:URL:(redis\:// rediss\:// unix\:// redis+sentinel\:// redis+cluster\:// postgres\:// zookeeper\:// mysql\://)'
         '(-u --url --url-file)--quorum=[a majority of these servers]:URL,URL,URL: '
         '(-u --url --quorum)--url-file=[a file with the URL of the server]:file:_files'
-        '*--map=[where an announced address is reached]:FROM=TO: '
+        '*''--map=[where an announced address is reached]:FROM=TO: '
         '--cacert=[who signs certificates]:PEM file:_files'
         '--cert=[the certificate of this client]:PEM file:_files'
         '--cert-key=[the key of the certificate]:PEM file:_files'
