@@ -56,8 +56,9 @@ static struct cli {
     int lost_signal;       /* by which the command is asked to end when the lock is lost */
     int busy_status;       /* the exit status where others hold the lock */
     uint32_t give_up;      /* elect: after so many failures of the command in a row; 0 = never */
-    const char *fence_file;
-    const char *description; /* NULL: host, process id and command */
+    const char *fence_file, *state_file;
+    const char *on_lead, *on_lost; /* elect: hooks, for sh -c; NULL = none */
+    const char *description;       /* NULL: host, process id and command */
     bool json, verbose;
     bool quiet; /* a warning was shown, or the command has begun */
     char **command;

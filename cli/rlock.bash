@@ -17,7 +17,7 @@ _rlock() {
                 ;;
             -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
                 --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | \
-                --cacert | --cert | --cert-key | --map | --description) i=$((i + 1)) ;;
+                --on-lead | --on-lost | --state-file | --cacert | --cert | --cert-key | --map | --description) i=$((i + 1)) ;;
             -*) ;;
             *)
                 if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
@@ -48,20 +48,20 @@ _rlock() {
         --on-lost-signal) options='TERM INT HUP QUIT USR1 USR2 ABRT KILL' ;;
         --kind) options='mutex fair read write semaphore' ;;
         -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster:// postgres:// zookeeper:// mysql://' ;;
-        --url-file | --fence-file | --cacert | --cert | --cert-key)
+        --url-file | --fence-file | --state-file | --cacert | --cert | --cert-key)
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
         --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace | --kill-after | --busy-status | \
-            --give-up | --map | --description) return ;;
+            --give-up | --on-lead | --on-lost | --map | --description) return ;;
         *)
             options='-u --url --quorum --url-file --map --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
                 '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description'
                     options+=' --kill-after --on-lost-signal --busy-status' ;;
                 elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description --grace'
-                    options+=' --kill-after --on-lost-signal --give-up' ;;
+                    options+=' --kill-after --on-lost-signal --give-up --on-lead --on-lost --state-file' ;;
                 inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;
             esac

@@ -19,15 +19,15 @@ static const char cli_help[] =
     "  -l, --lease 30s     how long others wait if this machine dies\n"
     "  -k, --key KEY       one more key: all or none; --description TEXT: who holds\n"
     "      --kind KIND     mutex fair read write semaphore; --permits N, --weight N\n"
-    "      --fence-file F  where to write the fencing token, as RLOCK_FENCE\n"
+    "      --fence-file F  the fencing token, as RLOCK_FENCE; elect: --state-file F\n"
     "      --kill-after D  from --on-lost-signal TERM to SIGKILL if the lock is lost\n"
     "      --grace 10s     elect: the same when rlock is to end; --give-up N failures\n"
+    "      --on-lead CMD, --on-lost CMD   elect: by sh, around each term as leader\n"
     "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
     "      --json          an object a line; -v, --verbose; -h, --help; -V, --version\n"
     "\n"
-    "The exit status is the command's, or 128 and its signal's number; 123: the lock\n"
-    "was lost and the command ended; 124: the lock was held by others; 125: rlock\n"
-    "failed; 126, 127: the command cannot be run, was not found. More: man rlock\n";
+    "The status is the command's, or 128 + its signal; 123: lock lost, command ended;\n"
+    "124: others held it; 125: rlock failed; 126, 127: not run, not found. man rlock\n";
 
 enum {
     CLI_QUORUM = 256,
@@ -44,6 +44,9 @@ enum {
     CLI_ON_LOST_SIGNAL,
     CLI_BUSY_STATUS,
     CLI_GIVE_UP,
+    CLI_ON_LEAD,
+    CLI_ON_LOST,
+    CLI_STATE_FILE,
     CLI_CACERT,
     CLI_CERT,
     CLI_CERT_KEY,
@@ -70,6 +73,9 @@ static const struct option cli_long[] = {
     {"on-lost-signal", required_argument, NULL, CLI_ON_LOST_SIGNAL},
     {"busy-status", required_argument, NULL, CLI_BUSY_STATUS},
     {"give-up", required_argument, NULL, CLI_GIVE_UP},
+    {"on-lead", required_argument, NULL, CLI_ON_LEAD},
+    {"on-lost", required_argument, NULL, CLI_ON_LOST},
+    {"state-file", required_argument, NULL, CLI_STATE_FILE},
     {"cacert", required_argument, NULL, CLI_CACERT},
     {"cert", required_argument, NULL, CLI_CERT},
     {"cert-key", required_argument, NULL, CLI_CERT_KEY},
@@ -108,6 +114,9 @@ static struct {
                 {CLI_ON_LOST_SIGNAL, HOLDERS, false},
                 {CLI_BUSY_STATUS, 1 << RUN, false},
                 {CLI_GIVE_UP, 1 << ELECT, false},
+                {CLI_ON_LEAD, 1 << ELECT, false},
+                {CLI_ON_LOST, 1 << ELECT, false},
+                {CLI_STATE_FILE, 1 << ELECT, false},
                 {CLI_KIND, KEYED, false},
                 {CLI_JSON, LOOKERS, false}};
 
@@ -233,6 +242,9 @@ static void cli_option(int option) {
         cli.busy_status = (int)cli_parse_number("--busy-status", optarg, 0, 255);
         break;
     case CLI_GIVE_UP: cli.give_up = cli_parse_count("--give-up", optarg); break;
+    case CLI_ON_LEAD: cli.on_lead = optarg; break;
+    case CLI_ON_LOST: cli.on_lost = optarg; break;
+    case CLI_STATE_FILE: cli.state_file = optarg; break;
     case CLI_CACERT: cli.cacert = optarg; break;
     case CLI_CERT: cli.cert = optarg; break;
     case CLI_CERT_KEY: cli.cert_key = optarg; break;
@@ -360,7 +372,8 @@ int main(int argc, char **argv) {
         }
         return look_main(what == INSPECT ? LOOK_INSPECT : LOOK_FORCE, NULL);
     }
-    if (*cli.command == NULL) {
+    if (*cli.command == NULL && cli.on_lead == NULL && cli.on_lost == NULL &&
+        cli.state_file == NULL) {
         cli_fail(CLI_FAILED, "rlock KEY -- COMMAND", "which command?");
     }
     if (cli.kill_after_ms > cli.lease_ms / 5 * 2) { /* it is begun before a renewal is due */

@@ -53,6 +53,9 @@ _rlock() {
         elect)
             _arguments -s -S $every $kind $lock '--grace=[from SIGTERM to SIGKILL when rlock is to end]:duration (10s): ' \
                 '--give-up=[after so many failures in a row]:number: ' \
+                '--on-lead=[run by sh before the command, when this one leads]:command: ' \
+                '--on-lost=[run by sh when the command has ended with the lead]:command: ' \
+                '--state-file=[where to write whether it leads]:file:_files' \
                 '1:key: ' '(-)*:::command:_normal'
             ;;
         inspect | force-release) _arguments -s -S $every $wait $kind '--json[one object a line]' '1:key: ' ;;

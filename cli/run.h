@@ -24,6 +24,7 @@
 #endif
 
 #include "cli.h"
+#include "show.h"
 
 #ifdef CLOCK_BOOTTIME /* as RLOCK_NOW_US */
 #define RUN_CLOCK CLOCK_BOOTTIME
@@ -68,8 +69,12 @@ static struct {
     int64_t began_us, pause_ms;
     uint32_t failures; /* elect: of the command, in a row */
     int64_t given_ms;  /* the most that was left in this term */
-    ev_child child;
-    ev_timer watch, again;
+    char **does;       /* what the keeper runs: the command, or the hook of --on-lead */
+    bool term, ready;  /* elect: this one leads, and its command runs; --on-lead has succeeded */
+    uint64_t led;      /* ... its fencing token */
+    pid_t hook;        /* of --on-lost, which runs; 0 = it does not */
+    ev_child child, hook_child;
+    ev_timer watch, again, hook_end;
     ev_signal signals[9], look;
 } run = {.pause_ms = RUN_BACK_OFF_MS};
 
@@ -195,15 +200,32 @@ static void run_hide_passwords(void) {
     }
 }
 
-/* The command, in a process of its own: returns only by exec. */
-static void run_command(pid_t keeper) {
+/* Returns what executes the text of a hook. */
+static char **run_shell(const char *text) {
+    static char *words[] = {(char *)"sh", (char *)"-c", NULL, NULL};
+    words[2] = (char *)(uintptr_t)text;
+    return words;
+}
+
+/* In place of a command that was left out: until a signal ends it. */
+static void run_nothing(void) {
+    signal(SIGUSR1, SIG_IGN);
+    signal(SIGUSR2, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &run.mask, NULL);
+    for (;;) {
+        pause();
+    }
+}
+
+/* The command or a hook, in a process of its own: returns only by exec. */
+static void run_command(pid_t parent) {
     char fence[32];
     size_t i;
     int status;
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a setuid program forgets that */
 #endif
-    if (getppid() != keeper) {
+    if (getppid() != parent) {
         _exit(CLI_FAILED);
     }
     setpgid(0, 0);
@@ -225,11 +247,14 @@ static void run_command(pid_t keeper) {
     } else {
         unsetenv("RLOCK_FENCE");
     }
+    if (*run.does == NULL) {
+        run_nothing();
+    }
     sigprocmask(SIG_SETMASK, &run.mask, NULL);
-    execvp(cli.command[0], cli.command);
+    execvp(run.does[0], run.does);
     run_page->not_run = true;
     status = errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_RUN;
-    cli_say("rlock: %s: %s\n", cli.command[0], strerror(errno));
+    cli_say("rlock: %s: %s\n", run.does[0], strerror(errno));
     cli_end_said();
     _exit(status);
 }
@@ -293,7 +318,7 @@ static void run_keep(const sigset_t *all) {
         run_command(keeper);
     }
     if (command < 0) {
-        cli_say("rlock: %s: fork: %s\n", cli.command[0], strerror(errno));
+        cli_say("rlock: fork: %s\n", strerror(errno));
         cli_end_said();
         _exit(0);
     }
@@ -340,7 +365,8 @@ static void run_notify(const char *words, int patience_s) {
 static void run_say_lost(void) {
     const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
     run.owes = false;
-    cli_say("rlock: the lock of %s was lost: %s; the command was ended\n", cli.keys[0], cause);
+    cli_say("rlock: the lock of %s was lost: %s%s\n", cli.keys[0], cause,
+            cli.command[0] != NULL ? "; the command was ended" : "");
 }
 
 /* Notes why the hold was lost, or was about to be. */
@@ -364,6 +390,8 @@ static void run_on_shutdown(rlock_client *client, int status, void *user) {
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
 
+static void run_end_term(void);
+
 /* Gives the lock back, or the wait up, and ends rlock with this status. */
 static void run_leave(int status) {
     if (!run.leaves) {
@@ -372,6 +400,9 @@ static void run_leave(int status) {
     run.leaves = true;
     ev_timer_stop(EV_DEFAULT, &run.again);
     if (run.keeper == 0) {
+        run_end_term();
+    }
+    if (run.keeper == 0 && run.hook == 0) {
         rlock_client_shutdown(cli.client, 0, run_on_shutdown, NULL);
     }
 }
@@ -470,27 +501,159 @@ static const char *run_put(const char *path, const char *text) {
     return wrong;
 }
 
-static void run_write_fence(void) {
+/* Writes it in the way that what is there asks for. Returns NULL, or what is wrong. */
+static const char *run_write(const char *path, const char *text) {
     struct stat old;
-    bool exists = cli.fence_file != NULL && stat(cli.fence_file, &old) == 0;
-    const char *wrong = run.fence == 0 ? "a quorum has no fencing tokens" : NULL;
-    bool named;
+    bool exists = stat(path, &old) == 0;
+    bool named = run_descriptor(path) >= 0 || strncmp(path, "/proc/", 6) == 0;
+    return named || (exists && !S_ISREG(old.st_mode))
+               ? run_put(path, text)
+               : run_replace(path, exists ? &old : NULL, text);
+}
+
+static void run_write_fence(void) {
+    const char *wrong;
     char text[32];
     if (cli.fence_file == NULL) {
         return;
     }
-    named = run_descriptor(cli.fence_file) >= 0 || strncmp(cli.fence_file, "/proc/", 6) == 0;
     snprintf(text, sizeof text, "%llu\n", (unsigned long long)run.fence);
-    if (wrong == NULL) {
-        wrong = named || (exists && !S_ISREG(old.st_mode))
-                    ? run_put(cli.fence_file, text)
-                    : run_replace(cli.fence_file, exists ? &old : NULL, text);
-    }
+    wrong = run.fence == 0 ? "a quorum has no fencing tokens" : run_write(cli.fence_file, text);
     if (wrong != NULL) {
         cli_say("rlock: --fence-file %s: %s\n", cli.fence_file, wrong);
         run_leave(CLI_FAILED);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------
+ * The term of a leader: from before its command starts until the command has ended because the
+ * lead is lost, is about to be, or is handed over. The hooks and the file of the state follow it.
+ */
+
+/* Makes the text of --state-file. The caller frees it; NULL = no memory. */
+static char *run_state(void) {
+    char host[256] = "", since[32], fence[32] = "null", *text = NULL;
+    struct timespec now;
+    struct tm utc;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL) {
+        return NULL;
+    }
+    (void)!gethostname(host, sizeof host - 1);
+    clock_gettime(CLOCK_REALTIME, &now);
+    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    if (run.term && run.led != 0) {
+        snprintf(fence, sizeof fence, "%llu", (unsigned long long)run.led);
+    }
+    fputs("{\"key\":\"", out);
+    show_json_text(out, cli.keys[0], strlen(cli.keys[0]));
+    fprintf(out, "\",\"leads\":%s,\"since\":\"%s.%03dZ\",\"fence\":%s,\"host\":\"",
+            run.term ? "true" : "false", since, (int)(now.tv_nsec / 1000000), fence);
+    show_json_text(out, host, strlen(host));
+    fprintf(out, "\",\"pid\":%d}\n", (int)getpid());
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* Writes --state-file, if it is asked for. Returns NULL, or what is wrong. */
+static const char *run_write_state(void) {
+    char *text = cli.state_file != NULL ? run_state() : NULL;
+    const char *wrong = NULL;
+    if (cli.state_file != NULL) {
+        wrong = text != NULL ? run_write(cli.state_file, text) : strerror(ENOMEM);
+    }
+    free(text);
+    return wrong;
+}
+
+/* Begins or ends a term. A file that cannot be written any more keeps nobody from leading. */
+static void run_set_term(bool term) {
+    const char *wrong;
+    run.term = term;
+    run.led = term ? run.fence : run.led;
+    run.ready = cli.on_lead == NULL;
+    wrong = run_write_state();
+    if (wrong != NULL) {
+        cli_say("rlock: --state-file %s: %s\n", cli.state_file, wrong);
+    }
+}
+
+/* Starts the hook of --on-lost, without the terminal. */
+static void run_start_hook(void) {
+    pid_t parent = getpid();
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    run.does = run_shell(cli.on_lost);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    run.hook = fork();
+    if (run.hook == 0) {
+        cli_said.length = 0; /* rlock itself says that */
+        cli_said.fd = 0;
+        run.fence = run.led; /* it may lead again */
+        run_command(parent);
+    }
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (run.hook < 0) {
+        run.hook = 0;
+        cli_say("rlock: --on-lost: fork: %s\n", strerror(errno));
+        return;
+    }
+    setpgid(run.hook, run.hook);
+    ev_child_set(&run.hook_child, run.hook, 0);
+    ev_child_start(EV_DEFAULT, &run.hook_child);
+    ev_timer_set(&run.hook_end, (double)cli.grace_ms * 1e-3, 0);
+    ev_timer_start(EV_DEFAULT, &run.hook_end);
+}
+
+/* Ends the term, if there is one: nothing of the command runs any more. */
+static void run_end_term(void) {
+    if (run.term) {
+        run_set_term(false);
+        if (cli.on_lost != NULL) {
+            run_start_hook();
+        }
+    }
+}
+
+/* The hook takes too long: it keeps this one from leading again, and others if it hands over. */
+static void run_on_hook_end(struct ev_loop *loop, ev_timer *timer, int revents) {
+    (void)loop, (void)timer, (void)revents;
+    cli_say("rlock: %s: --on-lost ran for longer than --grace and was ended\n", cli.keys[0]);
+    kill(-run.hook, SIGKILL);
+}
+
+static void run_soon(double pause_s);
+
+/* The hook of --on-lost has ended. */
+static void run_on_hook(struct ev_loop *loop, ev_child *child, int revents) {
+    (void)revents;
+    ev_child_stop(loop, child);
+    ev_timer_stop(loop, &run.hook_end);
+    run.hook = 0;
+    if (WIFEXITED(child->rstatus) && WEXITSTATUS(child->rstatus) != 0) {
+        cli_say("rlock: %s: --on-lost failed with the status %d\n", cli.keys[0],
+                WEXITSTATUS(child->rstatus));
+    }
+    if (run.leaves) {
+        run_leave(run.status);
+        return;
+    }
+    run_soon(0);
+}
+
+/* True if the term is over: its command is not to start again before the next one. */
+static bool run_is_over(void) {
+    return run_page->lost || !rlock_elect_leads(run.election);
+}
+
+/* ------------------------------------------------------------------------------------------------
+ * The command under the lock.
+ */
 
 /* True if the terminal is ours to give. Then its modes are noted. */
 static bool run_is_in_front(void) {
@@ -507,6 +670,10 @@ static void run_start(void) {
     if (run.leaves) {
         return;
     }
+    if (run.election != NULL && !run.term) {
+        run_set_term(true);
+    }
+    run.does = run.ready ? cli.command : run_shell(cli.on_lead);
     run_page->group = 0;
     run_page->result = CLI_FAILED;
     run_page->stopped = 0;
@@ -586,6 +753,9 @@ static void run_on_again(struct ev_loop *loop, ev_timer *timer, int revents) {
     int64_t left_us = rlock_deadline_us(&run_page->deadline) - RLOCK_NOW_US();
     bool less = cli.engine != NULL && cli.engine->gives_less;
     (void)loop, (void)timer, (void)revents;
+    if (run.hook != 0) { /* the last term ends first */
+        return;
+    }
     run.given_ms = left_us / 1000 > run.given_ms ? left_us / 1000 : run.given_ms;
     run_page->lease_ms = cli.lease_ms;
     if (less && run.given_ms >= CLI_LEASE_MIN_MS && run.given_ms < cli.lease_ms) {
@@ -643,6 +813,13 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     }
     if (run.election == NULL || run.leaves || run.typed || run_page->not_run) {
         run_leave(run_page->lost ? CLI_LOST : run_page->result);
+        return;
+    }
+    if (run_is_over()) {
+        run_end_term();
+    } else if (!run.ready && run_page->result == 0) { /* the hook of --on-lead succeeded */
+        run.ready = true;
+        run_soon(0);
         return;
     }
     if (RLOCK_NOW_US() - run.began_us > RUN_BACK_OFF_MAX_MS * 1000) {
@@ -832,7 +1009,7 @@ static void run_on_lead(rlock_election *election, const rlock_event *event, void
     run_notify("STATUS=leads", 0);
     run.fence = event->fence;
     run.given_ms = event->remaining_ms;
-    if (run.keeper == 0) { /* else the command of the last term is still ending */
+    if (run.keeper == 0 && run.hook == 0) { /* else the last term is still ending */
         run_soon(0);
     }
 }
@@ -841,6 +1018,9 @@ static void run_on_step_down(rlock_election *election, const rlock_event *event,
     (void)election;
     run_notify("STATUS=stands by", 0);
     run_on_lost(NULL, event, user);
+    if (run.keeper == 0) { /* in a pause of its command */
+        run_end_term();
+    }
 }
 
 /* Warns at the start if what the command leaves behind cannot be found: it would not be ended. */
@@ -854,6 +1034,16 @@ static void run_check_system(void) {
                 path, strerror(errno));
     }
 #endif
+}
+
+/* What an earlier process has left in --state-file is no longer true. */
+static void run_begin_state(void) {
+    const char *wrong = run_write_state();
+    if (wrong != NULL) {
+        cli_fail(CLI_FAILED, "rlock writes a new file into the folder, which has to be there",
+                 "--state-file %s: %s", cli.state_file, wrong);
+    }
+    run.ready = cli.on_lead == NULL;
 }
 
 /* Runs the command under the lock, once or as often as it leads. */
@@ -889,6 +1079,9 @@ static int run_main(bool elects) {
     ev_child_init(&run.child, run_on_child, 0, 0);
     ev_timer_init(&run.watch, run_on_watch, 0, 0);
     ev_timer_init(&run.again, run_on_again, 0, 0);
+    ev_child_init(&run.hook_child, run_on_hook, 0, 0);
+    ev_timer_init(&run.hook_end, run_on_hook_end, 0, 0);
+    run_begin_state();
     cli_connect(NULL);
     options.fencing = cli.members == NULL;
     options.deadline = &run_page->deadline;

@@ -47,16 +47,27 @@ static double show_now(void) {
 }
 
 /* Writes a character for JSON: by its code unless it is plain, U+FFFD for a byte that is none. */
-static void show_json_char(const unsigned char *s, size_t n, uint32_t code) {
+static void show_json_char(FILE *out, const unsigned char *s, size_t n, uint32_t code) {
     if (n == 0) {
-        fputs("\\ufffd", stdout);
+        fputs("\\ufffd", out);
     } else if (rlock__is_plain(code)) {
-        fputs(code == '"' || code == '\\' ? "\\" : "", stdout);
-        fwrite(s, 1, n, stdout);
+        fputs(code == '"' || code == '\\' ? "\\" : "", out);
+        fwrite(s, 1, n, out);
     } else if (code > 0xffff) {
-        printf("\\u%04x\\u%04x", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
+        fprintf(out, "\\u%04x\\u%04x", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));
     } else {
-        printf("\\u%04x", code);
+        fprintf(out, "\\u%04x", code);
+    }
+}
+
+/* Writes anybody's bytes for JSON. */
+static void show_json_text(FILE *out, const char *bytes, size_t len) {
+    const unsigned char *s = (const unsigned char *)bytes, *end = s + len;
+    while (s < end) {
+        uint32_t code;
+        size_t n = rlock__utf8((const char *)s, (size_t)(end - s), &code);
+        show_json_char(out, s, n, code);
+        s += n > 0 ? n : 1;
     }
 }
 
@@ -74,7 +85,7 @@ static void show_bytes(const char *bytes, size_t len, int columns) {
             break;
         }
         if (cli.json) {
-            show_json_char(s, n, code);
+            show_json_char(stdout, s, n, code);
         } else if (plain) {
             fputs(code == '\\' ? "\\" : "", stdout);
             fwrite(s, 1, n, stdout);

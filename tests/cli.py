@@ -15,9 +15,11 @@ $RLOCK_CLI_SCALE times, as for a program with sanitizers.
 """
 
 import concurrent.futures
+import datetime
 import fcntl
 import functools
 import glob
+import json
 import os
 import random
 import re
@@ -1501,6 +1503,8 @@ def busy_status_is_that_of_who_finds_it_held(place):
     assert place.says("-n", "--busy-status", "75", place.key, "--", "sh", "-c", "exit 3")[0] == 3
     for options, words in ((("--busy-status", "256"), "--busy-status 256: not a number from 0 to 255"),
                            (("elect", "--busy-status", "1"), "--busy-status: not with rlock elect"),
+                           (("--on-lead", "true"), "--on-lead: not with rlock KEY"), (("--on-lost", "true"), "--on-lost: not with"),
+                           (("--state-file", "f"), "--state-file: not with rlock KEY"),
                            (("--give-up", "2"), "--give-up: not with rlock KEY"),
                            (("--on-lost-signal", "STOP"), "--on-lost-signal STOP: no such signal"),
                            (("-l", "10s", "--kill-after", "5s"), "--kill-after 5000 ms: more than two fifths")):
@@ -1700,6 +1704,200 @@ def who_set_notify_socket_is_told(place):
     assert ear.recv(1000) == b"STOPPING=1"
     machine.ends_with(0)
     ear.close()
+
+
+class Diary:
+    """What the hooks and the command of a leader write down: a word, and the fencing token of the term."""
+
+    def __init__(self, place):
+        self.path = os.path.join(place.folder, "diary")
+
+    def hook(self, word, then=""):
+        return f'echo "{word} $RLOCK_FENCE" >>{self.path}; {then}'
+
+    def command(self, then="exec sleep 60"):
+        return ("--", "sh", "-c", self.hook("works", then))
+
+    def lines(self):
+        try:
+            with open(self.path, encoding="ascii") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def words(self):
+        return [line.split()[0] for line in self.lines()]
+
+    def says(self, *words):
+        until(f"{words} in the diary", 2 * SOON_S, lambda: self.words()[:len(words)] == list(words))
+
+
+@test
+def hooks_run_before_and_after_the_command_of_a_leader_and_before_it_hands_over(place):
+    diary = Diary(place)
+    held = f'"$RLOCK" inspect "$RLOCK_KEY" >{place.folder}/held'
+    machine = place.rlock("elect", "--on-lead", diary.hook("leads"), "--on-lost", diary.hook("lost", held), place.key,
+                          *diary.command(), env={"RLOCK": RLOCK}, stderr=subprocess.PIPE, text=True)
+    diary.says("leads", "works")
+    machine.signal(signal.SIGTERM)
+    machine.ends_with(0)
+    lines = diary.lines()
+    fence = lines[0].split()[1]
+    assert int(fence) > 0 and lines == [f"leads {fence}", f"works {fence}", f"lost {fence}"], lines
+    assert not place.server.redis.exists(place.key)
+    assert machine.process.stderr.read() == ""  # its own exit status says that the key was held
+
+
+@test
+def hooks_run_once_a_term_and_the_command_as_often_as_it_ends(place):
+    diary = Diary(place)
+    place.own_server()
+    place.rlock("elect", "--on-lead", diary.hook("leads"), "--on-lost", diary.hook("lost"), place.key,
+                *diary.command(f"[ $(grep -c works {diary.path}) = 1 ] || exec sleep 60"), stderr=subprocess.DEVNULL)
+    diary.says("leads", "works", "works")
+    place.server.redis.set(place.key, "stolen", px=int(100 * SCALE))
+    diary.says("leads", "works", "works", "lost", "leads", "works")
+    fences = [int(line.split()[1]) for line in diary.lines()]
+    assert fences[:4] == [fences[0]] * 4 and fences[4] == fences[5] > fences[0], fences
+
+
+@test
+def term_that_is_lost_in_a_pause_of_the_command_ends_with_its_hook(place):
+    diary = Diary(place)
+    place.own_server()
+    place.rlock("elect", "--on-lost", diary.hook("lost"), place.key, *diary.command("exit 7"), stderr=subprocess.DEVNULL)
+    diary.says("works", "works")  # the next pause is of two seconds
+    place.server.redis.set(place.key, "stolen", px=int(100 * SCALE))
+    diary.says("works", "works", "lost", "works")
+
+
+@test
+def hook_that_hangs_after_a_loss_delays_only_the_next_term(place):
+    server = place.own_server()
+    machine = place.rlock("elect", "--grace", ms(2 * SCALE), "--on-lost", "exec sleep 60", place.key, "--", BEAT, place.log, *FIERCE,
+                          stderr=subprocess.PIPE, text=True)
+    place.began(1)
+    at = now()
+    server.redis.set(place.key, "stolen", px=int(100 * SCALE))
+    place.all_gone(place.runs()[0], SCALE)
+    assert place.began(2)[1][0] - at >= 1.9 * SCALE
+    place.alone()
+    machine.signal(signal.SIGTERM)
+    machine.ends_with(0)
+    said = machine.process.stderr.read()
+    assert said.count("--on-lost ran for longer than --grace and was ended") == 2, said
+
+
+@test
+def hook_before_the_command_is_ended_with_the_lease_as_the_command_is(place):
+    server = place.own_server()
+    diary = Diary(place)
+    place.rlock("elect", "--lease", ms(LEASE_S), "--on-lead", f"exec {BEAT} {place.log} ignore", "--on-lost", diary.hook("lost"),
+                place.key, *diary.command(), stderr=subprocess.DEVNULL)
+    place.began(1)
+    at = now()
+    server.signal(signal.SIGSTOP)
+    place.all_gone(place.runs()[0], LEASE_S + SOON_S)
+    assert place.runs()[0][1] - at <= LEASE_S, place.runs()[0][1] - at
+    diary.says("lost")
+    server.signal(signal.SIGCONT)
+    place.began(2)
+    place.alone()
+    assert diary.words() == ["lost"], diary.lines()
+
+
+@test
+def hook_that_fails_keeps_the_command_from_starting_and_counts_as_its_failure(place):
+    diary = Diary(place)
+    code, out, err = place.says("elect", "--give-up", "2", "--on-lead", diary.hook("leads", "exit 3"), "--on-lost",
+                                diary.hook("lost", "exit 4"), place.key, *diary.command())
+    assert diary.words() == ["leads", "leads", "lost"], diary.lines()
+    assert code == 3 and "failed 2 times in a row" in err and "--on-lost failed with the status 4" in err, (code, out, err)
+    assert not place.server.redis.exists(place.key)
+
+
+@test
+def leader_without_a_command_ends_its_term_before_another_leads(place):
+    diary = Diary(place)
+    network = place.network()
+    hooks = [("--lease", ms(LEASE_S), "--on-lead", diary.hook(f"{name}-leads"), "--on-lost", diary.hook(f"{name}-lost"), place.key)
+             for name in ("one", "two")]
+    one = place.rlock("elect", *hooks[0], url=network.url, stderr=subprocess.PIPE, text=True)
+    diary.says("one-leads")
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
+        one.signal(number)
+    two = place.rlock("elect", *hooks[1])
+    time.sleep(0.2)
+    network.cut = True
+    diary.says("one-leads", "one-lost", "two-leads")
+    network.cut = False
+    network.drop()
+    two.signal(signal.SIGTERM)
+    two.ends_with(0)
+    diary.says("one-leads", "one-lost", "two-leads", "two-lost", "one-leads")
+    one.signal(signal.SIGTERM)
+    one.ends_with(0)
+    said = one.process.stderr.read()
+    assert "was lost" in said and "the command" not in said, said
+
+
+@test
+def state_file_says_who_leads_and_since_when(place):
+    server = place.own_server()
+    path, key, seen = os.path.join(place.folder, "state"), 'a "key"', []
+    with open(path, "w", encoding="ascii") as file:
+        file.write("what another one has left")
+    os.chmod(path, 0o640)
+    server.redis.set(key, "another", px=int(300 * SCALE))
+    machine = place.rlock("elect", "--state-file", path, key, "--", "sh", "-c", f"cat {path}; exec sleep 60",
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def state_is(leads):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        if not seen and not text.startswith("{"):
+            return None  # it has not begun
+        seen.append(json.loads(text))  # it is whole, always
+        return seen[-1]["leads"] == leads and seen[-1]
+
+    first = until("an election that waits", SOON_S, lambda: state_is(False))
+    leads = until("a leader", SOON_S, lambda: state_is(True))
+    assert json.loads(machine.process.stdout.readline()) == leads  # before the command begins
+    server.redis.set(key, "stolen", px=int(1000 * SCALE))
+    lost = until("a loss", SOON_S, lambda: state_is(False))
+    again = until("a leader", SOON_S, lambda: state_is(True))
+    machine.signal(signal.SIGTERM)
+    machine.ends_with(0)
+    ended = state_is(False)
+    states = [first, leads, lost, again, ended]
+    for each in states:
+        assert list(each) == ["key", "leads", "since", "fence", "host", "pid"], each
+        assert (each["key"], each["host"], each["pid"]) == (key, socket.gethostname(), machine.pid), each
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["since"]), each
+    since = [datetime.datetime.fromisoformat(each["since"].replace("Z", "+00:00")).timestamp() for each in states]
+    assert since == sorted(since) and len(set(since)) == 5 and abs(time.time() - since[-1]) < 4 * SOON_S, since
+    assert [each["fence"] for each in (first, lost, ended)] == [None] * 3, states
+    assert 0 < leads["fence"] < again["fence"], states
+    assert os.stat(path).st_mode & 0o777 == 0o640
+    assert not glob.glob(path + ".*"), os.listdir(place.folder)  # no draft is left
+
+
+@test
+def state_file_that_cannot_be_written_is_an_error_at_the_start(place):
+    for path in (os.path.join(place.folder, "no", "state"), place.folder):
+        code, out, err = place.says("elect", "--state-file", path, place.key, "--", "echo", "ran")
+        assert code == FAILED and out == "" and f"--state-file {path}: " in err, (code, out, err)
+    folder = os.path.join(place.folder, "goes")
+    os.mkdir(folder)
+    machine = place.rlock("elect", "--state-file", os.path.join(folder, "state"), place.key, "--", BEAT, place.log,
+                          stderr=subprocess.PIPE, text=True)
+    place.began(1)
+    shutil.rmtree(folder)  # later it keeps nobody from leading
+    place.server.redis.set(place.key, "stolen", px=int(100 * SCALE))
+    place.began(2)
+    machine.signal(signal.SIGTERM)
+    machine.ends_with(0)
+    assert "--state-file" in machine.process.stderr.read()
 
 
 # ---- chaos, and a month ----

@@ -264,6 +264,26 @@ else
     echo 'not applicable: the unit, there is no systemd-analyze'
 fi
 
+# The address, of two machines with a lease of a second; and the state that the page shows.
+address() {
+    for what in take drop; do
+        echo "echo $what-\$MACHINE >>address.log" | tool $what-address
+    done
+    command=$(sed -n 's/^    rlock elect /rlock elect --state-file state /p' "$page" | sed 's/5s/1s/')
+    MACHINE=a sh -c "exec $command" >address.a 2>&1 &
+    first=$!
+    others=$first
+    appears take-a 1 address.log || return 1
+    sed -n 's/.*`\({"key".*}\)`.*/\1/p' "$page" | grep -o '"[a-z]*":' >members
+    [ -s members ] && grep -o '"[a-z]*":' state | diff members - && grep -q '"leads":true' state || return 1
+    MACHINE=b sh -c "exec $command" >address.b 2>&1 &
+    second=$!
+    others="$first $second"
+    kill $first && wait $first && appears take-b 1 address.log && kill $second && wait $second && others= &&
+        [ "$(cat address.log | tr '\n' ' ')" = 'take-a drop-a take-b drop-b ' ]
+}
+check 'the address is dropped before another one takes it, and the state has the members of the page' address
+
 looks() {
     rlock worker -- sh -c 'echo works >works; exec sleep 30' &
     holder=$!
