@@ -349,6 +349,7 @@ loops_flags += $(if $(uloop_there),-DHAVE_ULOOP $(if $(UBOX),-isystem $(UBOX)/in
 loops_libs   = $(if $(call there,glib-2.0),$(shell pkg-config --libs glib-2.0))
 loops_libs  += $(if $(call there,libsystemd),$(shell pkg-config --libs libsystemd))
 loops_libs  += $(if $(uloop_there),$(if $(UBOX),-L$(UBOX)/lib -Wl$(comma)-rpath$(comma)$(UBOX)/lib) -lubox)
+$(out)/tests/testing: loops = -luv
 $(out)/tests/loops: loops = -levent_core -luv -lev $(loops_libs)
 $(out)/tests/loops: flags = $(loops_flags)
 $(out)/tests/loops-asio: loops = -levent_core -luv -lev

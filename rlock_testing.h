@@ -14,7 +14,8 @@
  * for the jitter of renewals and retries, which RLOCK_RANDOM fixes. No server, no hiredis, no
  * thread, no sleep and no test framework is needed. For C99 and C++11; everything is static inline,
  * one file of the test has RLOCK_IMPLEMENTATION, and RLOCK_NO_REDIS may be defined there.
- * docs/testing-your-program.md tests a whole program with it.
+ * docs/testing-your-program.md tests a whole program with it. rlock_testing_new_on makes the same
+ * server on the loop of the program, where time passes by itself: for integration tests.
  *
  * The server is the store of rlock_memory_new behind a connection that fails, and tells a program
  * what a Redis would: the same statuses and reasons. What only a real one has is not there: URLs,
@@ -62,6 +63,13 @@ typedef enum rlock_testing_condition {
  * clock and the server of that one. NULL: no memory. */
 static inline rlock_testing *rlock_testing_new(rlock_testing *beside);
 
+/* Makes a process whose time is real: the loop of the program runs it, in place of
+ * rlock_testing_pass and rlock_testing_until, which end the test here. The hooks are copied. Its
+ * clients still need rlock_testing_loop, which runs on this loop, and keeps it from ending as a
+ * connection does. rlock_testing_new adds more processes beside it, on the same loop. Free all of
+ * them before the loop. NULL: no memory. */
+static inline rlock_testing *rlock_testing_new_on(rlock_loop loop);
+
 /* Frees a process; after its clients. NULL is allowed. Not from a callback. */
 static inline void rlock_testing_free(rlock_testing *t);
 
@@ -73,7 +81,8 @@ static inline const rlock_store *rlock_testing_store(rlock_testing *t);
 
 /* --- time --- */
 
-/* Returns the clock of all processes, in milliseconds; it does not begin at 0. */
+/* Returns the clock of all processes, in milliseconds; it does not begin at 0. In real time it is
+ * that of the loop. */
 static inline int64_t rlock_testing_now_ms(const rlock_testing *t);
 
 /* Lets so much time pass (0 or more): everything that is due by then happens, in its order, in each
@@ -91,7 +100,8 @@ static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user
 /* Stops the process for so long, as SIGSTOP, a debugger or a suspended machine does: nothing of it
  * is dispatched, while the server and the other processes go on. Then all that is due happens; of
  * one handle the loss comes before an answer that is too late. Called from a callback it is that
- * callback which takes so long, and what is due waits until it has returned. */
+ * callback which takes so long, and what is due waits until it has returned. In real time it
+ * returns at once, and only the clients of the process stand still meanwhile. */
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms);
 
 /* Kills the process: nothing of it is dispatched any more, and nothing that it does reaches the
@@ -206,6 +216,8 @@ struct rlock_testing {
  * it executes what was sent to it while the sender is frozen. */
 typedef struct rlock__testing_world {
     int64_t now_us;
+    rlock_client *driver; /* on the program's loop; NULL = time passes only when the test says so */
+    rlock_timer turn;     /* of it: lets happen what is due */
     uint64_t orders;
     unsigned processes, depth;
     rlock_link events, keys;
@@ -219,6 +231,7 @@ typedef struct rlock__testing_world {
 typedef struct rlock__testing_client { /* a client on the loop */
     rlock__testing_event event;
     rlock_client *client;
+    bool busy;
 } rlock__testing_client;
 
 typedef struct rlock__testing_timer { /* one of the program's own */
@@ -315,9 +328,43 @@ static inline void rlock__testing_event_add(rlock_testing *t, rlock__testing_eve
     rlock__testing_append(&t->world->events, &event->link);
 }
 
+/* Returns the time: in real time that of the program's loop. */
+static inline int64_t rlock__testing_time(rlock__testing_world *world) {
+    if (world->driver) {
+        int64_t now_us = rlock_client_clock_us(world->driver);
+        world->now_us = now_us > world->now_us ? now_us : world->now_us;
+    }
+    return world->now_us;
+}
+
+/* Tells the program's loop, if there is one, when the next event is due. */
+static inline void rlock__testing_arm(rlock__testing_world *world) {
+    int64_t due_us = -1;
+    rlock_link *at;
+    if (!world->driver) {
+        return;
+    }
+    for (at = world->events.next; at != &world->events; at = at->next) {
+        const rlock__testing_event *event = RLOCK__TESTING_OF(at, rlock__testing_event, link);
+        if (event->due_us >= 0 && !event->process->stopped &&
+            (due_us < 0 || event->due_us < due_us)) {
+            due_us = event->due_us;
+        }
+    }
+    rlock_timer_set(world->driver, &world->turn, due_us);
+}
+
+/* One thing more, or less, for which the program's loop has to go on. */
+static inline void rlock__testing_keep(rlock__testing_world *world, bool more) {
+    if (world->driver) {
+        rlock_client_plans(world->driver, more);
+    }
+}
+
 static inline void rlock__testing_event_set(rlock__testing_event *event, int64_t due_us) {
     event->due_us = due_us;
     event->order = ++event->process->world->orders;
+    rlock__testing_arm(event->process->world);
 }
 
 #ifdef __GNUC__
@@ -381,6 +428,9 @@ static inline bool rlock__testing_run(rlock__testing_world *world, int64_t ms,
     int64_t moment_us = world->now_us, until_us = moment_us + rlock__testing_us(ms);
     int spins = 0;
     bool late = false, ended = done && done(user);
+    if (world->driver) {
+        rlock__testing_fail("time is real here: run the loop of the program");
+    }
     while (!ended && rlock__testing_step(world, until_us)) {
         ended = done && done(user);
         spins = world->now_us == moment_us ? spins + 1 : 0;
@@ -400,8 +450,29 @@ static inline bool rlock__testing_run(rlock__testing_world *world, int64_t ms,
     return ended;
 }
 
+/* In real time: a turn of the program's loop. What is due only then waits for the next one, so that
+ * the loop gets to all else. An exception leaves the rest to the next one too. */
+static inline void rlock__testing_turn(rlock_timer *timer) {
+    rlock__testing_world *world = RLOCK__TESTING_OF(timer, rlock__testing_world, turn);
+    int64_t now_us = rlock__testing_time(world);
+    rlock_timer_set(world->driver, timer, now_us);
+    while (rlock__testing_step(world, now_us)) {
+    }
+    rlock__testing_arm(world);
+}
+
 static inline void rlock__testing_on_timer(rlock__testing_event *event) {
     rlock_on_timer(RLOCK__TESTING_OF(event, rlock__testing_client, event)->client);
+}
+
+/* The server keeps no loop from ending. */
+static inline void rlock__testing_idle(void *state, bool idle) {
+    rlock__testing_client *s = (rlock__testing_client *)state;
+    rlock__testing_world *world = s->event.process->world;
+    if (s->busy == idle && s->event.process != &world->own) {
+        s->busy = !idle;
+        rlock__testing_keep(world, s->busy);
+    }
 }
 
 static inline void *rlock__testing_open(void *ctx, rlock_client *client) {
@@ -411,6 +482,7 @@ static inline void *rlock__testing_open(void *ctx, rlock_client *client) {
         s->client = client;
         rlock__testing_event_add(t, &s->event, rlock__testing_on_timer);
         t->clients++;
+        rlock__testing_idle(s, false);
     }
     return s;
 }
@@ -423,7 +495,7 @@ static inline int rlock__testing_watch(void *state, rlock_io *io, int fd, unsign
 
 static inline void rlock__testing_set_timer(void *state, int64_t delay_us) {
     rlock__testing_event *event = &((rlock__testing_client *)state)->event;
-    int64_t now_us = event->process->world->now_us;
+    int64_t now_us = rlock__testing_time(event->process->world);
     if (delay_us == 0 && event->due_us >= 0 && event->due_us <= now_us) {
         return; /* due already: it keeps its turn */
     }
@@ -432,13 +504,14 @@ static inline void rlock__testing_set_timer(void *state, int64_t delay_us) {
 
 static inline void rlock__testing_close(void *state) {
     rlock__testing_client *s = (rlock__testing_client *)state;
+    rlock__testing_idle(s, true);
     s->event.process->clients--;
     rlock__testing_remove(&s->event.link);
     free(s);
 }
 
 static inline int64_t rlock__testing_now_us(void *ctx) {
-    return ((rlock_testing *)ctx)->world->now_us;
+    return rlock__testing_time(((rlock_testing *)ctx)->world);
 }
 
 /* --- letters --- */
@@ -501,8 +574,8 @@ static inline void rlock__testing_ring(rlock__testing_conn *conn) {
         conn->event.due_us = -1;
     } else if (conn->event.due_us < 0) {
         int64_t due_us = RLOCK__TESTING_OF(conn->inbox.next, rlock__testing_letter, link)->due_us;
-        rlock__testing_event_set(&conn->event,
-                                 due_us > t->world->now_us ? due_us : t->world->now_us);
+        int64_t now_us = rlock__testing_time(t->world);
+        rlock__testing_event_set(&conn->event, due_us > now_us ? due_us : now_us);
     }
 }
 
@@ -510,7 +583,7 @@ static inline void rlock__testing_ring(rlock__testing_conn *conn) {
 static inline void rlock__testing_say(rlock__testing_letter *letter) {
     rlock__testing_conn *conn = letter->conn;
     const rlock_testing *t = conn->event.process;
-    letter->due_us = t->world->now_us + t->latency_us;
+    letter->due_us = rlock__testing_time(t->world) + t->latency_us;
     if (conn->inbox.prev != &conn->inbox) {
         int64_t last_us = RLOCK__TESTING_OF(conn->inbox.prev, rlock__testing_letter, link)->due_us;
         letter->due_us = letter->due_us < last_us ? last_us : letter->due_us;
@@ -1239,7 +1312,7 @@ static inline int rlock_testing_holders(rlock_testing *t, const char *key) {
 /* --- time and faults --- */
 
 static inline int64_t rlock_testing_now_ms(const rlock_testing *t) {
-    return t->world->now_us / 1000;
+    return rlock__testing_time(t->world) / 1000;
 }
 
 static inline void rlock_testing_pass(rlock_testing *t, int64_t ms) {
@@ -1251,8 +1324,19 @@ static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user
     return rlock__testing_run(t->world, max_ms, done, user);
 }
 
+/* The process goes on, after a freeze in real time. */
+static inline void rlock__testing_thaw(void *process) {
+    ((rlock_testing *)process)->stopped--;
+}
+
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms) {
     t->stopped++;
+    if (t->world->driver) {
+        if (rlock_testing_after(&t->world->own, ms, rlock__testing_thaw, t) != RLOCK_OK) {
+            rlock__testing_fail("no memory for a freeze");
+        }
+        return;
+    }
     rlock_testing_pass(t, ms);
     t->stopped--;
     if (!t->world->depth) {
@@ -1270,6 +1354,7 @@ static inline void rlock_testing_kill(rlock_testing *t) {
 
 static inline void rlock__testing_timer_end(rlock__testing_timer *timer) {
     timer->event.process->timers--;
+    rlock__testing_keep(timer->event.process->world, false);
     rlock__testing_remove(&timer->event.link);
     free(timer);
 }
@@ -1291,7 +1376,8 @@ static inline int rlock_testing_after(rlock_testing *t, int64_t ms, void (*fire)
     timer->fire = fire;
     timer->user = user;
     rlock__testing_event_add(t, &timer->event, rlock__testing_timer_happens);
-    rlock__testing_event_set(&timer->event, t->world->now_us + rlock__testing_us(ms));
+    rlock__testing_event_set(&timer->event, rlock__testing_time(t->world) + rlock__testing_us(ms));
+    rlock__testing_keep(t->world, true);
     t->timers++;
     return RLOCK_OK;
 }
@@ -1374,6 +1460,7 @@ static inline rlock_loop rlock_testing_loop(rlock_testing *t) {
     hooks.set_timer = rlock__testing_set_timer;
     hooks.close = rlock__testing_close;
     hooks.now_us = rlock__testing_now_us;
+    hooks.idle = rlock__testing_idle;
     return hooks;
 }
 
@@ -1381,8 +1468,48 @@ static inline const rlock_store *rlock_testing_store(rlock_testing *t) {
     return &t->store;
 }
 
-/* Makes the server, and the rival. NULL: no memory. */
-static inline struct rlock__testing_world *rlock__testing_world_new(void) {
+static inline void rlock__testing_world_free(struct rlock__testing_world *world) {
+    while (world->keys.next != &world->keys) {
+        rlock__testing_key *known = RLOCK__TESTING_OF(world->keys.next, rlock__testing_key, link);
+        rlock__testing_remove(&known->link);
+        free(known);
+    }
+    if (world->rival) {
+        world->memory->close(world->rival);
+    }
+    rlock_client_free(world->server);
+    if (world->driver) {
+        rlock_timer_drop(world->driver, &world->turn);
+    }
+    rlock_client_free(world->driver);
+    rlock_memory_free(world->memory);
+    free(world);
+}
+
+/* Makes what drives the world on the program's loop. */
+static inline int rlock__testing_drive(struct rlock__testing_world *world, const rlock_loop *loop) {
+    rlock_client *driver;
+    rlock_config config;
+    int status;
+    memset(&config, 0, sizeof config);
+    config.loop = *loop;
+    config.store = world->memory;
+    status = rlock_client_new(&driver, &config);
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    status = rlock_timer_add(driver, &world->turn, rlock__testing_turn);
+    if (status != RLOCK_OK) {
+        rlock_client_free(driver);
+        return status;
+    }
+    world->driver = driver;
+    world->now_us = rlock_client_clock_us(driver);
+    return RLOCK_OK;
+}
+
+/* Makes the server, and the rival; on the program's loop unless that is NULL. NULL: no memory. */
+static inline struct rlock__testing_world *rlock__testing_world_new(const rlock_loop *loop) {
     struct rlock__testing_world *world = (struct rlock__testing_world *)calloc(1, sizeof *world);
     rlock_config config;
     memset(&config, 0, sizeof config);
@@ -1396,35 +1523,23 @@ static inline struct rlock__testing_world *rlock__testing_world_new(void) {
     rlock__testing_list(&world->keys);
     config.loop = rlock_testing_loop(&world->own);
     config.store = world->memory;
-    if (rlock_client_new(&world->server, &config) != RLOCK_OK) {
-        rlock_memory_free(world->memory);
-        free(world);
+    if ((loop && rlock__testing_drive(world, loop) != RLOCK_OK) ||
+        rlock_client_new(&world->server, &config) != RLOCK_OK) {
+        rlock__testing_world_free(world);
         return NULL;
     }
     config.command_timeout_ms = 1000; /* as long as an offer made by the rival lasts */
     if (world->memory->open(world->memory, world->server, &config, &rlock__testing_rival_events,
                             world, &world->rival) != RLOCK_OK) {
-        rlock_client_free(world->server);
-        rlock_memory_free(world->memory);
-        free(world);
+        world->rival = NULL;
+        rlock__testing_world_free(world);
         return NULL;
     }
     return world;
 }
 
-static inline void rlock__testing_world_free(struct rlock__testing_world *world) {
-    while (world->keys.next != &world->keys) {
-        rlock__testing_key *known = RLOCK__TESTING_OF(world->keys.next, rlock__testing_key, link);
-        rlock__testing_remove(&known->link);
-        free(known);
-    }
-    world->memory->close(world->rival);
-    rlock_client_free(world->server);
-    rlock_memory_free(world->memory);
-    free(world);
-}
-
-static inline rlock_testing *rlock_testing_new(rlock_testing *beside) {
+/* Makes a process of a world, which may be NULL: there was no memory for it. */
+static inline rlock_testing *rlock__testing_process(struct rlock__testing_world *world) {
     static const rlock_store functions = {NULL,
                                           rlock__testing_join,
                                           rlock__testing_shut,
@@ -1434,20 +1549,27 @@ static inline rlock_testing *rlock_testing_new(rlock_testing *beside) {
                                           rlock__testing_flush,
                                           rlock__testing_refuses,
                                           NULL};
-    rlock_testing *t = (rlock_testing *)calloc(1, sizeof *t);
+    rlock_testing *t = world ? (rlock_testing *)calloc(1, sizeof *t) : NULL;
     if (!t) {
+        if (world && !world->processes) {
+            rlock__testing_world_free(world);
+        }
         return NULL;
     }
-    t->world = beside ? beside->world : rlock__testing_world_new();
-    if (!t->world) {
-        free(t);
-        return NULL;
-    }
+    t->world = world;
     t->world->processes++;
     t->store = functions;
     t->store.ctx = t;
     rlock__testing_list(&t->conns);
     return t;
+}
+
+static inline rlock_testing *rlock_testing_new(rlock_testing *beside) {
+    return rlock__testing_process(beside ? beside->world : rlock__testing_world_new(NULL));
+}
+
+static inline rlock_testing *rlock_testing_new_on(rlock_loop loop) {
+    return rlock__testing_process(rlock__testing_world_new(&loop));
 }
 
 static inline void rlock_testing_free(rlock_testing *t) {
@@ -1458,6 +1580,7 @@ static inline void rlock_testing_free(rlock_testing *t) {
         rlock__testing_fail("a client is left: call rlock_client_free before rlock_testing_free");
     }
     rlock_testing_cancel(t, NULL, NULL);
+    rlock_testing_cancel(&t->world->own, rlock__testing_thaw, t);
     if (--t->world->processes == 0) {
         rlock__testing_world_free(t->world);
     }

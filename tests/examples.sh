@@ -146,6 +146,9 @@ ten_nights() {
     [ "$(grep -c '^ok ' "$out")" = 10 ] && [ "$(wc -l <"$out")" = 11 ]
 }
 check "tested: none of them fails" ten_nights
+check "tested_live: a night on the loop of the program, without a server" run "$bin/tested_live"
+check "tested_live: the lock is lost, and each page is written once" says 'page 1 is written' 'lost the lock: stolen' \
+    'the server is back, and the thief is gone' 'page 2 is written' 'page 3 is written' 'each page once'
 
 check "leader: runs" run "$bin/leader"
 four_leaders() {

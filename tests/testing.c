@@ -17,6 +17,7 @@
 #define RLOCK_IMPLEMENTATION
 #include "rlock.h"
 
+#include "rlock_libuv.h"
 #include "rlock_poll.h"
 #include "server.h"
 
@@ -1166,6 +1167,8 @@ static void hopeless_test_is_ended_with_a_word(void **state) {
 
 #include "testing_real.h"
 
+#include "testing_loops.h"
+
 /* --- the group --- */
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -1231,6 +1234,7 @@ int main(int argc, char **argv) {
         TEST(client_may_be_freed_in_every_condition),
         TEST(kit_without_memory_says_so),
         TEST(hopeless_test_is_ended_with_a_word),
+        LIVE_TESTS,
         cmocka_unit_test(kit_says_of_each_fault_and_theft_what_a_real_server_says),
         cmocka_unit_test(kit_says_of_a_full_server_what_a_real_one_says_of_each_kind),
         cmocka_unit_test(kit_says_of_a_deleted_key_what_a_real_server_says_of_each_kind),
