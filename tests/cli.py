@@ -1753,7 +1753,7 @@ def hooks_run_once_a_term_and_the_command_as_often_as_it_ends(place):
     diary = Diary(place)
     place.own_server()
     place.rlock("elect", "--on-lead", diary.hook("leads"), "--on-lost", diary.hook("lost"), place.key,
-                *diary.command(f"[ $(grep -c works {diary.path}) = 1 ] || exec sleep 60"), stderr=subprocess.DEVNULL)
+                *diary.command(f"[ $(grep -c works {diary.path}) != 1 ] && exec sleep 60; exit 7"), stderr=subprocess.DEVNULL)
     diary.says("leads", "works", "works")
     place.server.redis.set(place.key, "stolen", px=int(100 * SCALE))
     diary.says("leads", "works", "works", "lost", "leads", "works")
@@ -1786,6 +1786,20 @@ def hook_that_hangs_after_a_loss_delays_only_the_next_term(place):
     machine.ends_with(0)
     said = machine.process.stderr.read()
     assert said.count("--on-lost ran for longer than --grace and was ended") == 2, said
+
+
+@test
+def renewal_that_comes_too_late_for_the_command_begins_a_term_after_the_hook(place):
+    server = place.own_server()
+    place.rlock("elect", "--lease", ms(4 * LEASE_S), "--grace", ms(2 * SCALE), "--on-lost", "exec sleep 60", place.key, "--", BEAT,
+                place.log, stderr=subprocess.DEVNULL)
+    place.began(1)
+    server.signal(signal.SIGSTOP)
+    place.all_gone(place.runs()[0], 4 * LEASE_S + SOON_S)  # it was asked to end
+    server.signal(signal.SIGCONT)
+    first, second = place.began(2)[:2]
+    assert second[0] - first[1] >= 1.9 * SCALE, second[0] - first[1]
+    place.alone()
 
 
 @test
