@@ -113,7 +113,8 @@ help:
 	@echo 'make cross              the tests on 32-bit ARM, big-endian s390x and static musl'
 	@echo 'make proof              all of these, longer, in pieces, into docs/proof.md: what is stale, until all is fresh;'
 	@echo '                        MINUTES=30: the stalest first, for so long; ONLY=sim,mutants: of these steps'
-	@echo 'make bench              what it costs, into bench/RESULTS.md (six minutes); QUICK=1 only sees that it works'
+	@echo 'make bench              what it costs, into bench/RESULTS.md (seven minutes); QUICK=1 only sees that it works;'
+	@echo '                        ONLY=shares measures that program alone'
 	@echo 'make bench-stores       locks in each engine beside the same by hand; all engines side by side,'
 	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
@@ -227,8 +228,8 @@ on_disk = tools/apart env TMPDIR=$${TMPDIR:-/tmp}
 
 bench:
 	@tools/setup test
-	@+$(build) $(benches)
-	@$(on_disk) tools/bench $(if $(QUICK),--quick)
+	@+$(build) $(if $(ONLY),$(out)/bench/$(ONLY),$(benches))
+	@$(on_disk) tools/bench $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(if $(TURNS),--turns $(TURNS))
 
 bench-stores:
 	@tools/setup stores
