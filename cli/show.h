@@ -185,7 +185,7 @@ static const char *show_left(const struct show_row *row) {
 }
 
 /* Writes a text for JSON, or null. */
-static void show_json_text(const char *text) {
+static void show_json_words(const char *text) {
     if (text == NULL) {
         fputs("null", stdout);
         return;
@@ -207,11 +207,11 @@ static void show_json_who(const struct show_row *row) {
         printf("%s{\"%s\":\"", i > 0 ? "," : "", who->waits ? "waiter" : "holder");
         show_bytes(who->token, show_id_len(who->token, who->token_len), 0);
         printf("\",\"left_ms\":%s,\"description\":", show_number(who->left_ms));
-        show_json_text(who->description);
+        show_json_words(who->description);
         putchar('}');
     }
     fputs("],\"untold\":", stdout);
-    show_json_text(row->untold);
+    show_json_words(row->untold);
 }
 
 static void show_json(const struct show_row *row) {
@@ -227,7 +227,7 @@ static void show_json(const struct show_row *row) {
            show_number(row->held > 0 && !show.force ? show_left_ms(row) : -1),
            show_number(row->waiters), show_number(row->permits), show_number(row->fence));
     fputs(",\"description\":", stdout);
-    show_json_text(held ? row->words : NULL);
+    show_json_words(held ? row->words : NULL);
     show_json_who(row);
     show_hex("key_hex", row->key, row->key_len);
     if (held) {
