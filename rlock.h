@@ -85,6 +85,7 @@
  *     >>events           what a store reports
  *     >>api-client       the public functions of a client
  *     >>api-handle       the public functions of a handle, and the questions
+ *     >>api-token        a hold that goes on without this process
  *
  * GUARANTEED
  *
@@ -100,7 +101,8 @@
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
  *       time to live, unless it is above every lease that its token was asked for: then the
- *       server's clock was set back, or somebody set it. A request that was
+ *       server's clock was set back, or somebody set it; or its holder leaves it with
+ *       rlock_release_after. A request that was
  *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
@@ -167,6 +169,8 @@
  *         release, and its wait counts from the call. If the wait is over before, it ends with
  *         what holds up the release: CONN, SERVER, AUTH or NOMEM.
  *     (6) The client was freed. A client that is being shut down returns CLOSED to acquire only.
+ *     rlock_release_after is a release. rlock_adopt is OK in IDLE, CLOSED in CLOSED, else STATE;
+ *     until it has ended the handle is WAITING.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
  *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
@@ -183,6 +187,8 @@
  *     TYPE     (5)       WRONG_TYPE   WRONG_TYPE  LOST         LOST        NOT_HELD
  *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
  *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
+ *
+ *     rlock_adopt is as an acquire with wait = 0. rlock_release_after is as a release.
  *
  *     Retry ends with the operation. An acquire's ends when its wait is over, with the status of
  *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
@@ -234,6 +240,7 @@
  *                         there is RLOCK_ERR_ARG, and the log names the macro. For a device, see
  *                         docs/embedding.md.
  *     RLOCK_WITH_KINDS    fair, read, write, semaphore; several keys; questions, forced release
+ *     RLOCK_WITH_TOKENS   rlock_release_after, rlock_token, rlock_adopt
  *     RLOCK_WITH_URL      config.url
  *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
  *     RLOCK_WITH_TLS      config.tls
@@ -315,6 +322,12 @@
 #define RLOCK__HAS_DESCRIPTIONS 1
 #else
 #define RLOCK__HAS_DESCRIPTIONS 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_TOKENS)
+#define RLOCK__HAS_TOKENS 1
+#else
+#define RLOCK__HAS_TOKENS 0
 #endif
 
 #if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
@@ -569,11 +582,13 @@ typedef enum rlock_op {
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind.
- * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it. */
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it.
+ * Of a renewal, LAST: it leaves the hold. If it is done, nothing more is asked of this token. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 #define RLOCK_REQUEST_DESCRIBE 8u
+#define RLOCK_REQUEST_LAST 16u
 
 /* A place in a list of the store's. */
 typedef struct rlock_link {
@@ -628,6 +643,8 @@ typedef struct rlock_request {
     uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
     uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    const char *id;     /* renew, release: the rlock_client_id() of the client whose token it is,
+                         which gave the hold away; NULL = this client's. See RLOCK_STORE_ADOPTS */
     int64_t sent_us;    /* the store sets it: the clock before the request could leave */
     int64_t due_us;     /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
@@ -745,6 +762,14 @@ struct rlock_config;
 struct rlock_report;
 struct rlock_stats;
 
+/* What a store can do with a hold that goes on without its client: rlock_store.can.
+ * STAYS: a token is there until its lease ends, also if its client says no more of it; a renewal
+ * whose longest_ms is below the lease that the token has makes that shorter; and close sends a
+ * renewal that was submitted last.
+ * ADOPTS: request.id counts. */
+#define RLOCK_STORE_STAYS 1u
+#define RLOCK_STORE_ADOPTS 2u
+
 /* A store: where locks are kept. */
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
@@ -781,6 +806,9 @@ typedef struct rlock_store {
     /* Optional. Returns what is pushed for a key now (RLOCK_PUSH_...), where that is not the same
      * for all keys. */
     unsigned (*pushes)(void *state, const char *key, size_t key_len);
+
+    /* RLOCK_STORE_STAYS, RLOCK_STORE_ADOPTS, both or 0. */
+    unsigned can;
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
@@ -1128,6 +1156,7 @@ RLOCK_API void rlock_client_stats(const rlock_client *client, rlock_stats *out);
 #define RLOCK_LEASE_MAX_MS 86400000
 #define RLOCK_KEY_MAX 65536
 #define RLOCK_KEYS_MAX 128
+#define RLOCK_TOKEN_MAX 80 /* bytes of the text of rlock_token, with its NUL */
 #define RLOCK_PERMITS_MAX 1000000000
 
 /* Which operation an event is about. */
@@ -1279,6 +1308,41 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * forked child), RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL). It needs no
  * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
+
+/* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
+ * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
+ * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
+ * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
+ * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
+ * .reentrant only the last release counts. `done` may be NULL.
+ * Ends as RLOCK_RELEASED, with what rlock_release ends with. After RLOCK_ERR_UNKNOWN or a fault the
+ * renewal is repeated in the background, and when `ms` is over the release.
+ * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
+ * ZooKeeper and two stores at once, which the log says). */
+RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);
+
+/* Writes the text that proves the hold, with a NUL, into a buffer of RLOCK_TOKEN_MAX bytes, or
+ * fewer. Returns its length. Whoever knows it may renew and release the hold: keep it as you keep a
+ * password. It is no fencing token, which it contains.
+ * Errors: RLOCK_ERR_NOT_HELD, RLOCK_ERR_ARG (lock or buffer is NULL, the buffer is too small; the
+ * store cannot: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
+RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
+
+/* Makes an idle handle the holder of a hold of another handle, of any process, of which `token` is
+ * the text of rlock_token. That one is to have left it by then: by rlock_release_after, whose
+ * callback said RLOCK_OK, or by its death. The options must be those of that handle: key, kind,
+ * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it takes no key
+ * that is free, and waits for nothing. From then on the hold is like any other: `on_lost`, the
+ * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
+ * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
+ * RLOCK_OK the key is left as it is: nothing is released.
+ * Errors: RLOCK_ERR_STATE (the handle is not idle; a forked child), RLOCK_ERR_CLOSED (the client
+ * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is no such text, or
+ * has no fencing token, and options.fencing wants one; lease_ms is out of range; the store cannot,
+ * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
+                          void *user);
 
 /* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
  * grants it later, the library releases it in the background.
@@ -2661,11 +2725,17 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
-/* A token as others see it, without a NUL; returns its length. */
-static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
-    memcpy(text, client->id, RLOCK__TOKEN_HEAD - 1);
+/* A token as others see it, without a NUL; returns its length. `id` is its client's. */
+static size_t rlock__token(const char *id, char *text, uint64_t number) {
+    memcpy(text, id, RLOCK__TOKEN_HEAD - 1);
     text[RLOCK__TOKEN_HEAD - 1] = ':';
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
+}
+
+/* Returns the id of the client whose token a request is about. */
+static const char *rlock__request_id(const rlock_client *client, const rlock_request *request) {
+    RLOCK_ASSERT(!request->id || request->op == RLOCK_OP_RENEW || request->op == RLOCK_OP_RELEASE);
+    return RLOCK__HAS_TOKENS && request->id ? request->id : client->id;
 }
 
 /* True if the request is of a queued kind. */
@@ -2925,7 +2995,8 @@ typedef struct rlock__member { /* a token that holds a key, or waits in its queu
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
-    char letter; /* see rlock__letter */
+    char letter;                /* see rlock__letter */
+    char id[RLOCK__TOKEN_HEAD]; /* of the client that made the token, with a NUL */
 } rlock__member;
 
 typedef struct rlock__session { /* one client of the store */
@@ -2982,29 +3053,37 @@ static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *e
     member->entry = entry;
     member->session = session;
     member->token = request->token;
+    memcpy(member->id, session->client->id, sizeof member->id);
     member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
     member->letter = rlock__letter(request);
     return member;
 }
 
-static rlock__member *rlock__member_find(rlock_link *list, const rlock__session *session,
-                                         uint64_t token) {
+static rlock__member *rlock__member_find(rlock_link *list, const char *id, uint64_t token) {
     rlock_link *at = list->next;
-    while (at != list && (RLOCK__OF(at, rlock__member, link)->session != session ||
-                          RLOCK__OF(at, rlock__member, link)->token != token)) {
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->token != token ||
+                          strcmp(RLOCK__OF(at, rlock__member, link)->id, id) != 0)) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
-/* Its lease goes on for what the request says, unless it does anyway. */
-RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
+/* Its lease goes on for what the request says, unless it does anyway: but for no longer than
+ * longest_ms, if that is given. True: it ends sooner than before. */
+RLOCK__NOINLINE static bool rlock__member_extend(rlock__member *member,
                                                  const rlock_request *request, int64_t now_us) {
     int64_t expires_us = now_us + request->lease_ms * 1000;
+    int64_t most_us = now_us + request->longest_ms * 1000;
     RLOCK_ASSERT(request->lease_ms >= 0);
+    RLOCK_ASSERT(!request->longest_ms || request->longest_ms >= request->lease_ms);
     if (member->expires_us < expires_us) {
         member->expires_us = expires_us;
     }
+    if (!request->lease_ms || !request->longest_ms || member->expires_us <= most_us) {
+        return false;
+    }
+    member->expires_us = most_us;
+    return true;
 }
 
 /* Notifies its client, in a dispatch of that client. */
@@ -3034,9 +3113,9 @@ static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, in
     return used;
 }
 
-static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__session *session,
-                                          uint64_t token, int64_t now_us) {
-    rlock__member *member = rlock__member_find(&entry->holders, session, token);
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const char *id, uint64_t token,
+                                          int64_t now_us) {
+    rlock__member *member = rlock__member_find(&entry->holders, id, token);
     return member && member->expires_us > now_us ? member : NULL;
 }
 
@@ -3175,11 +3254,12 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
 /* True if there is room for a queued kind; else the request joins the queue, if it may. */
 static bool rlock__memory_queue(rlock__session *session, const rlock_request *request,
                                 rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, id, request->token);
     uint64_t writer = request->writer;
     RLOCK_ASSERT(rlock__is_queued(request) && request->op == RLOCK_OP_ACQUIRE);
-    if (writer && rlock__entry_holder(entry, session, writer, now_us)) {
+    if (writer && rlock__entry_holder(entry, id, writer, now_us)) {
         if (waits) {
             rlock__member_drop(session->memory, waits);
         }
@@ -3189,11 +3269,11 @@ static bool rlock__memory_queue(rlock__session *session, const rlock_request *re
         rlock__entry_used(session->memory, entry, now_us) + request->terms->weight <= permits) {
         return true;
     }
-    if (rlock__entry_holder(entry, session, request->token, now_us)) {
+    if (rlock__entry_holder(entry, id, request->token, now_us)) {
         return true;
     }
     if (!(request->flags & RLOCK_REQUEST_ONCE) &&
-        !rlock__member_find(&entry->queue, session, request->token) &&
+        !rlock__member_find(&entry->queue, id, request->token) &&
         !rlock__member_add(session, entry, &entry->queue, request)) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
     }
@@ -3203,6 +3283,7 @@ static bool rlock__memory_queue(rlock__session *session, const rlock_request *re
 /* True if one of the keys can be had; else the answer says why not. */
 static bool rlock__memory_may(rlock__session *session, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     int64_t end_us = RLOCK__NEVER;
     rlock_link *at;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
@@ -3210,7 +3291,7 @@ static bool rlock__memory_may(rlock__session *session, const rlock_request *requ
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
         return false;
     }
-    if (rlock__entry_holder(entry, session, request->token, now_us)) {
+    if (rlock__entry_holder(entry, id, request->token, now_us)) {
         return true;
     }
     answer->outcome = RLOCK_OUTCOME_HELD;
@@ -3230,20 +3311,21 @@ static bool rlock__memory_may(rlock__session *session, const rlock_request *requ
 /* Holds a key that is to be had; false: no memory. */
 static bool rlock__memory_hold(rlock__session *session, const rlock_request *request,
                                const char *key, size_t len, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     rlock__entry *entry = rlock__entry_find(session->memory, key, len);
     rlock__member *member;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE && request->lease_ms > 0);
     if (!entry) {
         entry = rlock__entry_new(session->memory, key, len, now_us);
     }
-    member = entry ? rlock__member_find(&entry->holders, session, request->token) : NULL;
+    member = entry ? rlock__member_find(&entry->holders, id, request->token) : NULL;
     if (entry && !member) {
         member = rlock__member_add(session, entry, &entry->holders, request);
     }
     if (!member) {
         return false;
     }
-    rlock__member_extend(member, request, now_us);
+    (void)rlock__member_extend(member, request, now_us);
     if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
@@ -3252,6 +3334,7 @@ static bool rlock__memory_hold(rlock__session *session, const rlock_request *req
 
 static void rlock__memory_acquire(rlock__session *session, const rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     rlock__memory *memory = session->memory;
     const char *key;
     uint32_t i, k;
@@ -3268,8 +3351,7 @@ static void rlock__memory_acquire(rlock__session *session, const rlock_request *
                 rlock__entry *entry;
                 (void)rlock__request_key(request, k, &key, &len);
                 entry = rlock__entry_find(memory, key, len);
-                rlock__member_drop(memory,
-                                   rlock__member_find(&entry->holders, session, request->token));
+                rlock__member_drop(memory, rlock__member_find(&entry->holders, id, request->token));
             }
             rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
             return;
@@ -3286,8 +3368,9 @@ static void rlock__memory_acquire(rlock__session *session, const rlock_request *
 /* Takes a key away from its holder, and serves its queue or wakes its waiters. */
 static void rlock__memory_release(rlock__session *session, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, id, request->token);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE && (!holder || holder->entry == entry));
     if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(session->memory, waits);
@@ -3305,6 +3388,7 @@ static void rlock__memory_release(rlock__session *session, const rlock_request *
 /* A renewal, of all keys or none, or a release. */
 static void rlock__memory_change(rlock__session *session, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
@@ -3314,7 +3398,7 @@ static void rlock__memory_change(rlock__session *session, const rlock_request *r
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(session->memory, key, len);
         rlock__member *holder =
-            entry ? rlock__entry_holder(entry, session, request->token, now_us) : NULL;
+            entry ? rlock__entry_holder(entry, id, request->token, now_us) : NULL;
         if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
             bool full = entry && rlock__entry_used(session->memory, entry, now_us) + weight >
                                      rlock__entry_permits(entry, request, now_us);
@@ -3329,8 +3413,10 @@ static void rlock__memory_change(rlock__session *session, const rlock_request *r
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(session->memory, key, len);
-        rlock__member_extend(rlock__entry_holder(entry, session, request->token, now_us), request,
-                             now_us);
+        if (rlock__member_extend(rlock__entry_holder(entry, id, request->token, now_us), request,
+                                 now_us)) {
+            rlock__entry_changed(entry); /* who waits for its end hears of the new one */
+        }
     }
 }
 
@@ -3354,7 +3440,7 @@ static void rlock__memory_inspect(rlock__session *session, const rlock_request *
         info->holders++;
         info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
         if (!info->token && member->session) {
-            info->token_len = rlock__token(member->session->client, memory->token, member->token);
+            info->token_len = rlock__token(member->id, memory->token, member->token);
             info->token = memory->token;
         }
     }
@@ -3588,7 +3674,8 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_track,
                                                 rlock__memory_flush,
                                                 NULL,
-                                                NULL};
+                                                NULL,
+                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
@@ -5215,15 +5302,17 @@ static bool rlock__has_shards(const rlock__redis *redis) {
     return rlock__is_node(redis);
 }
 
-static void rlock__put_token(rlock__redis *redis, uint64_t token) {
+static void rlock__put_token(rlock__redis *redis, const rlock_request *request) {
     char text[RLOCK__TOKEN_MAX];
-    rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
+    const char *id = rlock__request_id(redis->client, request);
+    rlock__put_bytes(redis, text, rlock__token(id, text, request->token));
 }
 
 /* Of a queued kind: the token, what it weighs and what it is. */
-static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
+static void rlock__put_member(rlock__redis *redis, const char *id, uint64_t token, uint32_t weight,
+                              char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
-    size_t n = rlock__token(redis->client, text, token);
+    size_t n = rlock__token(id, text, token);
     RLOCK_ASSERT(letter && letter != 'm');
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
@@ -5234,7 +5323,7 @@ static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weig
 static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
                                       char letter) {
     if (token) {
-        rlock__put_member(redis, token, weight, letter);
+        rlock__put_member(redis, rlock_client_id(redis->client), token, weight, letter);
     } else {
         rlock__put_text(redis, "");
     }
@@ -5261,7 +5350,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
     rlock__put_command(redis, acquire ? 6 : 3);
     rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_token(redis, request->token);
+    rlock__put_token(redis, request);
     if (acquire) {
         rlock__put_text(redis, "NX");
         rlock__put_text(redis, "PX");
@@ -5354,7 +5443,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_own_key(redis, key, len, ":fence");
     }
     if (!question) {
-        rlock__put_token(redis, request->token);
+        rlock__put_token(redis, request);
     }
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
@@ -5387,7 +5476,8 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
-    rlock__put_member(redis, whose ? request->token : 0, terms->weight, letter);
+    rlock__put_member(redis, rlock__request_id(redis->client, request), whose ? request->token : 0,
+                      terms->weight, letter);
     rlock__put_number(redis, terms->permits);
     rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
@@ -5434,7 +5524,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
-    rlock__token(redis->client, head, 0);
+    rlock__token(rlock_client_id(redis->client), head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     rlock__put_cut(redis, command->requests[0]);
@@ -8583,7 +8673,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
            request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
-           !(RLOCK__HAS_KINDS && request->terms);
+           !(RLOCK__HAS_KINDS && request->terms) && !(RLOCK__HAS_TOKENS && request->id);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -8892,9 +8982,10 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     }
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        bool stays = RLOCK__HAS_TOKENS && request->op == RLOCK_OP_RENEW; /* its last renewal */
         rlock__list_remove(&request->store.link);
-        if (usable && request->op == RLOCK_OP_RELEASE) {
-            unsigned row = 1u << rlock__row(redis, request);
+        if (usable && (request->op == RLOCK_OP_RELEASE || stays)) {
+            unsigned row = stays ? 0 : 1u << rlock__row(redis, request);
             request->store.own[RLOCK__ENCODING] = known & row ? RLOCK__AS_SCRIPT : RLOCK__AS_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__goodbye_say(redis, aside);
@@ -9192,7 +9283,8 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_track,
                                                rlock__redis_flush,
                                                rlock__redis_refuses,
-                                               NULL};
+                                               NULL,
+                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 #if RLOCK__HAS_URL
 
@@ -10742,7 +10834,8 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_track,
                                                  rlock__cluster_flush,
                                                  rlock__cluster_refuses,
-                                                 rlock__cluster_pushes};
+                                                 rlock__cluster_pushes,
+                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 #endif /* RLOCK__HAS_CLUSTER */
 
@@ -10939,6 +11032,9 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
         }
     }
     members->store = *functions;
+    for (i = 0; i < count; i++) {
+        members->store.can &= rlock__store_of(&servers[i])->can;
+    }
     members->store.ctx = members;
     if (failed) {
         rlock__members_free(&members->store);
@@ -11220,6 +11316,9 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
+    if (op == RLOCK_OP_RENEW && round && (round->flags & RLOCK_REQUEST_LAST)) {
+        ask->longest_ms = lease_ms;
+    }
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
@@ -11359,6 +11458,17 @@ static void rlock__ballot_give_back(rlock__ballot *ballot) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
+    }
+}
+
+/* A majority has the last renewal of this token: nothing more is asked of it. */
+static void rlock__ballot_leave(rlock__ballot *ballot) {
+    int i;
+    RLOCK_ASSERT(ballot->goal == RLOCK_OP_RENEW);
+    ballot->goal = RLOCK_OP_RELEASE;
+    for (i = 0; i < ballot->quorum->count; i++) {
+        rlock__vote_recall(&ballot->votes[i]);
+        ballot->votes[i].has = RLOCK__NOT_THERE;
     }
 }
 
@@ -11596,6 +11706,9 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
             RLOCK_ASSERT(answer.lease_ms > 0 && answer.lease_ms <= request->lease_ms);
+        }
+        if (RLOCK__HAS_TOKENS && (request->flags & RLOCK_REQUEST_LAST)) {
+            rlock__ballot_leave(ballot);
         }
     } else if (rules->keeps(ballot, &answer)) {
         rlock__round_answer(ballot, &answer);
@@ -12068,10 +12181,14 @@ static void rlock__quorum_free(rlock__quorum *quorum) {
     rlock__dealloc(quorum);
 }
 
-/* Each server is sent the release of all that it may have. */
+/* Each server is sent the release of all that it may have, or the last renewal of what stays. */
 static void rlock__vote_last(rlock__vote *vote) {
+    const rlock_request *round = vote->ballot->request;
+    bool stays = RLOCK__HAS_TOKENS && round && (round->flags & RLOCK_REQUEST_LAST);
     rlock__vote_recall(vote);
-    if (vote->has != RLOCK__NOT_THERE) {
+    if (stays && vote->has == RLOCK__THERE) {
+        rlock__vote_ask(vote, RLOCK_OP_RENEW, round->lease_ms);
+    } else if (vote->has != RLOCK__NOT_THERE) {
         rlock__vote_ask(vote, RLOCK_OP_RELEASE, 0);
     }
 }
@@ -12170,7 +12287,8 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_track,
                                                 rlock__quorum_flush,
                                                 rlock__quorum_refuses,
-                                                NULL};
+                                                NULL,
+                                                RLOCK_STORE_STAYS};
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__members_free(store);
@@ -12411,7 +12529,8 @@ static const rlock_store rlock__both_store = {NULL,
                                               rlock__quorum_track,
                                               rlock__quorum_flush,
                                               rlock__both_refuses,
-                                              NULL};
+                                              NULL,
+                                              0};
 
 void rlock_both_free(rlock_store *store) {
     rlock__members_free(store);
@@ -12587,16 +12706,25 @@ typedef struct rlock__claim {
     bool retry : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
+    bool stays : 1;      /* let go, but the key is to stay ours until check_us: a last renewal */
+    bool adopted : 1;    /* another client's token: see rlock__adopted */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
     uint64_t token;      /* see rlock_request */
     int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t check_us; /* of a hold the next check, without a renewal */
+    int64_t check_us; /* of a hold the next check, without a renewal; of one that stays its end */
     int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
 } rlock__claim;
+
+/* A claim of a token that another client made. While it is ATTEMPTING it stands in the gate's
+ * claims, among no waiters: it asks by a renewal, which takes no key that is free. */
+typedef struct rlock__adopted {
+    rlock__claim claim;
+    char id[RLOCK__TOKEN_HEAD]; /* of that client, with a NUL */
+} rlock__adopted;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release, an acquire
  * that follows the release. Without an event it is a spare: see rlock.ops. */
@@ -12643,13 +12771,24 @@ struct rlock {
     rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    int64_t wait_until_us; /* of the acquire */
+    int64_t wait_until_us; /* of the acquire; of a hold: when it was granted, as its event said */
     uint64_t lost_fence;   /* of the hold that ended: of the event */
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
 static rlock *rlock__handle_of(const rlock__claim *claim) {
     return claim->lock->claim == claim ? claim->lock : NULL;
+}
+
+/* Returns the id of the client that made the token; NULL: this one did. */
+static const char *rlock__claim_id(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->adopted ? ((const rlock__adopted *)(const void *)claim)->id
+                                               : NULL;
+}
+
+/* True if the claim asks for a hold that another client has given away. */
+static bool rlock__adopting(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->adopted && claim->phase == RLOCK__ATTEMPTING;
 }
 
 /* NULL: a mutex with one key. */
@@ -12804,12 +12943,14 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
                                                                    : NULL;
 }
 
-/* Returns the next claim of the gate in that phase, HOLDING or RELEASING; the first after NULL. */
+/* Returns the next claim of the gate in that phase, HOLDING, RELEASING, or ATTEMPTING to adopt; the
+ * first after NULL. */
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
-    RLOCK_ASSERT(phase == RLOCK__HOLDING || phase == RLOCK__RELEASING);
-    RLOCK_ASSERT(!claim || (claim->lock->gate == gate && claim->phase != RLOCK__ATTEMPTING));
+    RLOCK_ASSERT(RLOCK__HAS_TOKENS || phase != RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(!claim || claim->phase != RLOCK__ATTEMPTING || rlock__adopting(claim));
+    RLOCK_ASSERT(!claim || claim->lock->gate == gate);
     while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
         at = at->next;
     }
@@ -12965,8 +13106,9 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     rlock__flight *flight = (rlock__flight *)rlock__pool_take(&client->flights, sizeof *flight);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
-    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
-    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) ==
+                 (claim->phase == RLOCK__ATTEMPTING && !rlock__adopting(claim)));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING && !claim->stays));
     RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
     RLOCK_ASSERT(due_us >= 0);
     if (!flight) {
@@ -12976,21 +13118,32 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     flight->claim = claim;
     flight->request.op = (uint8_t)op;
     flight->request.token = claim->token;
+    flight->request.id = rlock__claim_id(claim);
     flight->request.store.note = claim->note;
     flight->request.lease_ms = lease_ms;
     flight->request.due_us = due_us;
     return &flight->request;
 }
 
+/* Returns to what a renewal may cut a lease. A hold that stays is cut to what it is to have. Of an
+ * adopted one nobody here knows the longest lease that its token was asked for. */
+static int64_t rlock__cut_ms(const rlock__claim *claim, const rlock_request *request) {
+    if (RLOCK__HAS_TOKENS && claim->stays) {
+        return request->lease_ms;
+    }
+    return RLOCK__HAS_TOKENS && claim->adopted ? 0 : claim->longest_ms;
+}
+
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(!claim->in_flight && client->life != RLOCK__CLOSED);
-    RLOCK_ASSERT(request->token == claim->token && request->token <= client->tokens);
+    RLOCK_ASSERT(request->token == claim->token);
+    RLOCK_ASSERT(request->token <= client->tokens || claim->adopted);
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE || claim->may_exist);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
-    request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
+    request->longest_ms = request->op == RLOCK_OP_RENEW ? rlock__cut_ms(claim, request) : 0;
     claim->in_flight = RLOCK__OF(request, rlock__flight, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);
@@ -13404,7 +13557,9 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
            !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
     }
-    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__claim_id(holds)
+               ? holds->token
+               : 0;
 }
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
@@ -14000,6 +14155,29 @@ static int64_t rlock__position_ms(const rlock_client *client) {
     return (int64_t)client->command_timeout_ms * RLOCK__QUEUE_TIMEOUTS;
 }
 
+/* Returns for how long a hold that stays is still to be there; 0 = its time is over. */
+static int64_t rlock__stay_ms(const rlock__claim *claim) {
+    int64_t left_us = claim->check_us - claim->lock->gate->client->now_us;
+    RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
+    if (left_us <= 0) {
+        return 0;
+    }
+    return left_us < RLOCK_LEASE_MIN_MS * 1000 ? RLOCK_LEASE_MIN_MS : (left_us + 999) / 1000;
+}
+
+/* The last renewal of a hold that stays was answered. True: nothing more is to be done. If the
+ * token was not there, what may still come of it is cleaned up, as after a release. */
+static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer, bool gone) {
+    RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
+    if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        return true; /* whoever has the token may use it from now on */
+    }
+    if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
+        claim->stays = false;
+    }
+    return gone;
+}
+
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
@@ -14071,12 +14249,17 @@ static void rlock__releasing_again(rlock__claim *claim) {
     rlock__releasing_arm(claim);
 }
 
-/* Submits a release; `next` is the waiter whose acquire follows it. */
+/* Submits a release; `next` is the waiter whose acquire follows it. Of a hold that stays it is a
+ * renewal, until its time is over. */
 static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request =
-        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
+    int64_t stay_ms = RLOCK__HAS_TOKENS && claim->stays ? rlock__stay_ms(claim) : 0;
+    rlock_request *request;
     RLOCK_ASSERT(claim->may_exist && next != claim->token);
+    claim->stays = RLOCK__HAS_TOKENS && stay_ms > 0;
+    request = rlock__claim_request(claim, stay_ms ? RLOCK_OP_RENEW : RLOCK_OP_RELEASE, stay_ms,
+                                   claim->lock->gate->client->now_us);
     if (request) {
+        request->flags = (uint8_t)(stay_ms ? RLOCK_REQUEST_LAST : 0u);
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
@@ -14107,7 +14290,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim_phase(claim, RLOCK__RELEASING);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
     rlock__releasing_arm(claim);
-    follower = held ? rlock__follower(claim) : NULL;
+    follower = held && !(RLOCK__HAS_TOKENS && claim->stays) ? rlock__follower(claim) : NULL;
     rlock__releasing_ask(claim, follower ? follower->token : 0);
     if (follower) {
         rlock__claim_attempt(follower, true);
@@ -14180,10 +14363,13 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     bool gone = rlock__surely_gone(answer, &claim->over_us, client->now_us, claim->longest_ms,
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
-    RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(request->op == (claim->stays ? RLOCK_OP_RENEW : RLOCK_OP_RELEASE));
     RLOCK_ASSERT(claim->may_exist);
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
+    if (RLOCK__HAS_TOKENS && claim->stays) {
+        gone = rlock__stay_answered(claim, answer, gone);
+    }
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -14229,7 +14415,12 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     }
     rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
-    rlock__claim_let_go(claim);
+    if (RLOCK__HAS_TOKENS && claim->adopted) { /* it may be another's yet: only its lease ends it */
+        rlock__claim_recall(claim);
+        rlock__claim_gone(claim);
+    } else {
+        rlock__claim_let_go(claim);
+    }
     if (head) {
         rlock__mode_of(gate)->next(gate);
     }
@@ -14244,12 +14435,11 @@ static void rlock__acquire_join(rlock__claim *claim) {
     }
 }
 
-static rlock__claim *rlock__claim_new(rlock *lock) {
+/* Begins a claim in memory of the pool, or NULL. Returns it; NULL: no memory. */
+static rlock__claim *rlock__claim_begin(rlock *lock, rlock__claim *claim) {
     rlock_client *client = lock->gate->client;
-    rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     RLOCK_ASSERT(client->life == RLOCK__LIVE);
-    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
     if (!claim) {
         return NULL;
     }
@@ -14267,6 +14457,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     claim->phase = RLOCK__ATTEMPTING;
     client->phases[RLOCK__ATTEMPTING]++;
     return claim;
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock__pool *claims = &lock->gate->client->claims;
+    return rlock__claim_begin(lock, (rlock__claim *)rlock__pool_take(claims, sizeof(rlock__claim)));
 }
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
@@ -14571,7 +14766,8 @@ static void rlock__holding_up(rlock__claim *claim) {
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
+    return rlock__shared(claim) && !rlock__claim_id(claim) &&
+           (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
@@ -14746,6 +14942,96 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     }
 }
 
+#define RLOCK__AGE_MS 100 /* a hold that lives longer is registered for push */
+
+/* A hold of the handle begins: max_hold_ms counts from now. */
+static void rlock__limit_begin(rlock *lock) {
+    RLOCK_ASSERT(lock->claim);
+    if (lock->more) {
+        lock->more->refused = false;
+        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
+    }
+}
+
+/* A hold begins that the store has given. False: it came too late. */
+static bool rlock__hold_begin(rlock__claim *claim, const rlock_request *request, int64_t lease_ms) {
+    claim->granted_us = (uint32_t)request->sent_us;
+    claim->yields = false;
+    rlock__limit_begin(claim->lock);
+    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
+    if (claim->until_us <= claim->lock->gate->client->now_us) {
+        return false;
+    }
+    claim->may_exist = true;
+    rlock__claim_lease(claim, lease_ms);
+    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
+    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->registered = false;
+    claim->counted = claim->faulted = false;
+    return true;
+}
+
+/* ... and is told. */
+static void rlock__hold_owe(rlock__claim *claim, const rlock_request *request) {
+    rlock__lock_text(claim->lock, NULL);
+    rlock__claim_phase(claim, RLOCK__HOLDING);
+    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(claim, request->sent_us);
+}
+
+/* --- a hold that another client has given away --- */
+
+/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
+static bool rlock__adopt_begin(rlock__claim *claim) {
+    rlock__gate *gate = claim->lock->gate;
+    rlock_request *request;
+    RLOCK_ASSERT(rlock__adopting(claim));
+    claim->may_exist = true;
+    rlock__list_append(&gate->claims, &claim->link);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
+    if (request) {
+        rlock__claim_arm(claim);
+        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+        rlock__claim_submit(claim, request);
+    }
+    return request != NULL;
+}
+
+/* The command timeout is over. */
+static void rlock__adopt_fire(rlock__claim *claim) {
+    const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(rlock__adopting(claim) && claim->until_us <= client->now_us);
+    rlock__claim_recall(claim);
+    if (claim->cut) { /* it was sent */
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
+        return;
+    }
+    rlock__lock_note(claim->lock, client->up ? RLOCK_FAULT_DOWN : client->fault,
+                     rlock__unsent_text(client), true);
+    rlock__acquire_end(claim, claim->lock->ready.status);
+}
+
+static void rlock__adopt_answered(rlock__claim *claim, const rlock_request *request,
+                                  const rlock_answer *answer) {
+    rlock__waiters *waiters = claim->lock->gate->waiters;
+    RLOCK_ASSERT(rlock__adopting(claim) && !claim->in_flight);
+    RLOCK_ASSERT(request->op == RLOCK_OP_RENEW && rlock__handle_of(claim));
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        rlock__lock_note(claim->lock, answer->fault, answer->text, true);
+        rlock__acquire_end(claim, claim->lock->ready.status);
+    } else if (answer->outcome != RLOCK_OUTCOME_DONE) {
+        rlock__acquire_end(claim, RLOCK_ERR_NOT_HELD);
+    } else if (!rlock__hold_begin(claim, request, rlock__given_ms(request, answer))) {
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
+    } else {
+        rlock__hold_owe(claim, request);
+        if (waiters && !rlock__shared(claim)) {
+            waiters->taken = true;
+        }
+    }
+}
+
 static void rlock__claims_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
     rlock_link due;
@@ -14757,6 +15043,8 @@ static void rlock__claims_fire(rlock_timer *timer) {
         rlock__list_remove(&claim->due);
         if (!rlock__claim_is_due(claim)) {
             rlock__claim_arm(claim);
+        } else if (rlock__adopting(claim)) {
+            rlock__adopt_fire(claim);
         } else if (claim->phase == RLOCK__ATTEMPTING) {
             rlock__attempt_fire(claim);
         } else if (claim->phase == RLOCK__HOLDING) {
@@ -14768,50 +15056,24 @@ static void rlock__claims_fire(rlock_timer *timer) {
     rlock__due_wait(client);
 }
 
-#define RLOCK__AGE_MS 100             /* a hold that lives longer is registered for push */
-#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
-
-/* A hold of the handle begins: max_hold_ms counts from now. */
-static void rlock__limit_begin(rlock *lock) {
-    RLOCK_ASSERT(lock->claim);
-    if (lock->more) {
-        lock->more->refused = false;
-        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
-    }
-}
-
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->lock->gate->client;
     rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(waiters && !claim->in_flight);
     RLOCK_ASSERT(rlock__handle_of(claim) && !claim->lock->ready.event);
-    claim->granted_us = (uint32_t)request->sent_us;
-    claim->yields = false;
-    rlock__limit_begin(claim->lock);
-    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
-    if (claim->until_us <= client->now_us) {
+    if (!rlock__hold_begin(claim, request, lease_ms)) {
         rlock__acquire_again(claim, true);
         return;
     }
-    claim->may_exist = true;
-    rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
-    claim->registered = false;
     waiters->polls = 0;
     if (!rlock__shared(claim)) {
         waiters->taken = true;
     }
     claim->ours = answer->ours;
-    claim->counted = claim->faulted = false;
-    rlock__lock_text(claim->lock, NULL);
-    rlock__claim_phase(claim, RLOCK__HOLDING);
-    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(claim, request->sent_us);
+    rlock__hold_owe(claim, request);
     if (claim->retry) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
@@ -14839,6 +15101,8 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__attempt_failed(claim, &nonsense);
     }
 }
+
+#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
 /* True if the hold may not be handed over locally any more: other clients want the key too, so it
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if
@@ -15085,6 +15349,9 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         }
         client->stats.acquired++;
         claim->counted = true;
+        if (RLOCK__HAS_TOKENS) {
+            lock->wait_until_us = client->now_us;
+        }
         rlock__lock_show(lock, claim->until_us);
         rlock__report(claim, RLOCK_REPORT_GRANTED, RLOCK_OK);
         done = rlock__reports(client) && rlock__forked(client) ? NULL : done;
@@ -15321,7 +15588,9 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     RLOCK_ASSERT(claim->lock->gate->client == owner && claim->token == request->token);
     claim->in_flight = NULL;
     claim->note = request->store.note;
-    if (claim->phase == RLOCK__ATTEMPTING) {
+    if (rlock__adopting(claim)) {
+        rlock__adopt_answered(claim, request, answer);
+    } else if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__attempt_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
@@ -15403,6 +15672,11 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
+    }
+    while (RLOCK__HAS_TOKENS &&
+           (other = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__lock_note(other->lock, why->fault, why->text, true);
+        rlock__acquire_end(other, other->lock->ready.status);
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(other)) {
@@ -15489,7 +15763,8 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     const rlock_link *at = list->next;
-    while (at != list && RLOCK__OF(at, rlock__claim, link)->token != token) {
+    while (at != list && (RLOCK__OF(at, rlock__claim, link)->token != token ||
+                          rlock__claim_id(RLOCK__OF(at, rlock__claim, link)))) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);
@@ -15639,7 +15914,7 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
 static void rlock__claim_abandon(rlock__claim *claim) {
     bool untold = claim->lock->ready.event != 0;
     rlock__claim_orphan(claim);
-    if (claim->phase == RLOCK__ATTEMPTING) {
+    if (claim->phase == RLOCK__ATTEMPTING || (RLOCK__HAS_TOKENS && claim->adopted && untold)) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__report(claim, untold ? RLOCK_REPORT_FAILED : RLOCK_REPORT_RELEASED,
@@ -15779,6 +16054,9 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     while (rlock__waiter(gate)) {
         rlock__claim *last = RLOCK__OF(gate->waiters->list.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
+    }
+    while (RLOCK__HAS_TOKENS && (held = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
     }
     while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
         rlock__hold_shutdown(held);
@@ -16418,7 +16696,8 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     return RLOCK_OK;
 }
 
-static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
+/* `stay_us`: until then the key is to stay ours; 0 = it is not. */
+static void rlock__release_last(rlock *lock, int64_t stay_us, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     rlock__lock_show(lock, 0); /* before the release can leave */
     if (claim && claim->until_us <= lock->gate->client->now_us) {
@@ -16437,7 +16716,11 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     rlock__lock_text(lock, NULL);
-    if (!rlock__hand_over(claim)) {
+    if (RLOCK__HAS_TOKENS && stay_us > lock->gate->client->now_us) {
+        claim->stays = true;
+        claim->check_us = stay_us;
+    }
+    if ((RLOCK__HAS_TOKENS && claim->stays) || !rlock__hand_over(claim)) {
         rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
             claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
@@ -16446,20 +16729,25 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     }
 }
 
-int rlock_release(rlock *lock, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
-    if (status != RLOCK_OK) {
-        return status;
-    }
+/* Releases a hold where STATE x CALL allows it. */
+static void rlock__release(rlock *lock, int64_t stay_us, rlock_callback *done, void *user) {
+    RLOCK_ASSERT(stay_us >= 0);
     lock->gate->client->depth++;
     if (rlock__op_of(lock, 0) &&
         rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
-        rlock__release_last(lock, done, user);
+        rlock__release_last(lock, stay_us, done, user);
     }
     rlock__leave(lock->gate->client);
-    return RLOCK_OK;
+}
+
+int rlock_release(rlock *lock, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    if (status == RLOCK_OK) {
+        rlock__release(lock, 0, done, user);
+    }
+    return status;
 }
 
 int rlock_cancel(rlock *lock) {
@@ -16602,6 +16890,180 @@ const char *rlock_key(const rlock *lock, size_t *len) {
     return lock->gate->item.key;
 }
 
+#if RLOCK__HAS_TOKENS
+
+/* ------------------------------------------------------------------------------------------------
+ * >>api-token - a hold that goes on without this process: until a time, or in another process
+ */
+
+/* True if the store can do it; else the reason is logged. */
+static bool rlock__store_can(const rlock_client *client, unsigned what) {
+    if ((client->store->can & what) == what) {
+        return true;
+    }
+    if (client->life != RLOCK__CLOSED) {
+        rlock__log(
+            client, RLOCK_LOG_ERROR,
+            what == RLOCK_STORE_STAYS
+                ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
+                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store a token is of use "
+                              "to its client alone"),
+            NULL);
+    }
+    return false;
+}
+
+int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    if (status == RLOCK_ERR_ARG || ms < 0 || ms > lock->gate->client->lease_most_ms) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK) {
+        return status;
+    }
+    if (!rlock__store_can(lock->gate->client, RLOCK_STORE_STAYS)) {
+        return RLOCK_ERR_ARG;
+    }
+    rlock__release(lock, rlock__add_ms(lock->wait_until_us, ms), done, user);
+    return RLOCK_OK;
+}
+
+/* --- the text that proves a hold: the client's id, the number of the token, the fence --- */
+
+typedef struct rlock__proof {
+    char id[RLOCK__TOKEN_HEAD];
+    uint64_t token, fence;
+} rlock__proof;
+
+/* Reads a number that ends with this character. Returns what stands behind it; NULL: there is none,
+ * or it is too large. */
+static const char *rlock__proof_number(const char *text, char end, uint64_t *number) {
+    *number = 0;
+    do {
+        unsigned digit = (unsigned)(unsigned char)*text - '0';
+        if (digit > 9 || *number > (UINT64_MAX - digit) / 10) {
+            return NULL;
+        }
+        *number = *number * 10 + digit;
+    } while (*++text != end);
+    return text + 1;
+}
+
+/* False: the text is no such proof. */
+static bool rlock__proof_read(rlock__proof *proof, const char *text) {
+    size_t i;
+    for (i = 0; i < RLOCK__TOKEN_HEAD - 1; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash ? text[i] != '-' : !text[i] || !strchr("0123456789abcdef", text[i])) {
+            return false;
+        }
+    }
+    memcpy(proof->id, text, RLOCK__TOKEN_HEAD - 1);
+    proof->id[RLOCK__TOKEN_HEAD - 1] = 0;
+    if (text[RLOCK__TOKEN_HEAD - 1] != ':') {
+        return false;
+    }
+    text = rlock__proof_number(text + RLOCK__TOKEN_HEAD, ':', &proof->token);
+    return text && proof->token && rlock__proof_number(text, 0, &proof->fence);
+}
+
+int rlock_token(const rlock *lock, char *buffer, size_t size) {
+    char text[RLOCK_TOKEN_MAX];
+    const rlock__claim *claim;
+    const char *id;
+    size_t n;
+    if (!lock || !buffer || !size) {
+        return RLOCK_ERR_ARG;
+    }
+    buffer[0] = 0;
+    if (rlock__call_forked(lock->gate->client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (!rlock_is_held(lock)) {
+        return RLOCK_ERR_NOT_HELD;
+    }
+    claim = lock->claim;
+    id = rlock__claim_id(claim);
+    n = rlock__token(id ? id : lock->gate->client->id, text, claim->token);
+    text[n++] = ':';
+    n += rlock__digits(text + n, claim->fence);
+    RLOCK_ASSERT(n < sizeof text);
+    if (n >= size || !rlock__store_can(lock->gate->client, RLOCK_STORE_ADOPTS)) {
+        return RLOCK_ERR_ARG;
+    }
+    memcpy(buffer, text, n);
+    buffer[n] = 0;
+    return (int)n;
+}
+
+/* --- its hold in another process --- */
+
+/* Makes a claim of another client's token. NULL: no memory. */
+static rlock__claim *rlock__adopted_new(rlock *lock, const rlock__proof *proof) {
+    rlock__adopted *adopted = (rlock__adopted *)rlock__alloc(sizeof *adopted);
+    rlock__claim *claim;
+    if (!adopted) {
+        return NULL;
+    }
+    lock->gate->client->claims.count++; /* the pool takes it in the end, as large as it is */
+    claim = rlock__claim_begin(lock, &adopted->claim);
+    if (claim) {
+        memcpy(adopted->id, proof->id, sizeof adopted->id);
+        claim->adopted = true;
+        claim->token = proof->token;
+        claim->fence = proof->fence;
+    }
+    return claim;
+}
+
+static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t lease_ms,
+                              rlock_callback *done, void *user) {
+    rlock_client *client = lock->gate->client;
+    rlock__claim *claim = rlock__adopted_new(lock, proof);
+    RLOCK_ASSERT(!lock->ready.event && done);
+    if (!claim) {
+        return RLOCK_ERR_NOMEM;
+    }
+    lock->done = done;
+    lock->user = user;
+    lock->once = true;
+    lock->ready.status = RLOCK_OK;
+    lock->ready.left_ms = -1;
+    lock->lease_ms = rlock__lease_of(lock, lease_ms);
+    lock->renews = rlock__renews(lock, lease_ms);
+    lock->wait_until_us = claim->until_us = rlock__wait_end(client, 0);
+    if (!rlock__adopt_begin(claim)) {
+        rlock__claim_gone(claim);
+        return RLOCK_ERR_NOMEM;
+    }
+    return RLOCK_OK;
+}
+
+int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
+                void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
+    rlock__proof proof;
+    if (status == RLOCK_ERR_ARG || !token || !done || !rlock__lease_allowed(lock, lease_ms) ||
+        !rlock__proof_read(&proof, token) || (lock->fencing && !proof.fence)) {
+        return RLOCK_ERR_ARG;
+    }
+    if (status != RLOCK_OK) {
+        return status < RLOCK_OK ? status : RLOCK_ERR_STATE;
+    }
+    if (lock->gate->client->life != RLOCK__LIVE) {
+        return RLOCK_ERR_CLOSED;
+    }
+    if (!rlock__store_can(lock->gate->client, RLOCK_STORE_ADOPTS)) {
+        return RLOCK_ERR_ARG;
+    }
+    lock->gate->client->depth++;
+    status = rlock__adopt_start(lock, &proof, lease_ms, done, user);
+    rlock__leave(lock->gate->client);
+    return status;
+}
+
+#endif /* RLOCK__HAS_TOKENS */
+
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */
 
@@ -16630,4 +17092,4 @@ const char *rlock_key(const rlock *lock, size_t *len) {
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 77f84292e7a4a953 */
+/* tools/join makes this file of src/: edit that. Digest of all above: b185f7837d07dc3e */

@@ -348,9 +348,9 @@ static int file_open(const rlock_store *store, rlock_client *client,
 
 /* Makes a store of the files in a folder, which has to be there. 0, or RLOCK_ERR_NOMEM. */
 static int file_store_new(rlock_store **out, const char *folder) {
-    static const rlock_store functions = {NULL,        file_open,    file_close,
-                                          file_submit, file_forget,  file_watch,
-                                          file_flush,  file_refuses, NULL};
+    static const rlock_store functions = {NULL,        file_open,  file_close, file_submit,
+                                          file_forget, file_watch, file_flush, file_refuses,
+                                          NULL,        0};
     rlock_store *store = (rlock_store *)calloc(1, sizeof *store + strlen(folder) + 1);
     *out = store;
     if (!store) {

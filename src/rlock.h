@@ -52,7 +52,8 @@
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
  *       time to live, unless it is above every lease that its token was asked for: then the
- *       server's clock was set back, or somebody set it. A request that was
+ *       server's clock was set back, or somebody set it; or its holder leaves it with
+ *       rlock_release_after. A request that was
  *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
@@ -119,6 +120,8 @@
  *         release, and its wait counts from the call. If the wait is over before, it ends with
  *         what holds up the release: CONN, SERVER, AUTH or NOMEM.
  *     (6) The client was freed. A client that is being shut down returns CLOSED to acquire only.
+ *     rlock_release_after is a release. rlock_adopt is OK in IDLE, CLOSED in CLOSED, else STATE;
+ *     until it has ended the handle is WAITING.
  *     A release while a renewal is in flight: the renewal by hand ends CANCELED, the release
  *     is sent after it.
  *     rlock_free in any state: pending operations end without a callback, a hold is released
@@ -135,6 +138,8 @@
  *     TYPE     (5)       WRONG_TYPE   WRONG_TYPE  LOST         LOST        NOT_HELD
  *     NOMEM    (6)       NOMEM        NOMEM       NOMEM        retry       retry
  *     OTHER    (7)       SERVER       SERVER      SERVER       retry       retry
+ *
+ *     rlock_adopt is as an acquire with wait = 0. rlock_release_after is as a release.
  *
  *     Retry ends with the operation. An acquire's ends when its wait is over, with the status of
  *     the wait = 0 column (TIMEOUT if the last answer was "held by another"); the watchdog's at
@@ -186,6 +191,7 @@
  *                         there is RLOCK_ERR_ARG, and the log names the macro. For a device, see
  *                         docs/embedding.md.
  *     RLOCK_WITH_KINDS    fair, read, write, semaphore; several keys; questions, forced release
+ *     RLOCK_WITH_TOKENS   rlock_release_after, rlock_token, rlock_adopt
  *     RLOCK_WITH_URL      config.url
  *     RLOCK_WITH_NAMES    config.host and the Sentinels by names, which loop.resolve resolves
  *     RLOCK_WITH_TLS      config.tls
@@ -360,6 +366,12 @@ extern "C" {
 #include "lock/api_client.h"
 
 #include "lock/api_handle.h"
+
+#if RLOCK__HAS_TOKENS
+
+#include "lock/api_token.h"
+
+#endif /* RLOCK__HAS_TOKENS */
 
 #endif /* RLOCK_IMPLEMENTED */
 #endif /* RLOCK_IMPLEMENTATION */

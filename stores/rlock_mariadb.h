@@ -680,10 +680,11 @@ static inline void rlock__my_hex(rlock__my *my, const char *bytes, size_t n) {
     }
 }
 
-static inline void rlock__my_token(rlock__my *my, uint64_t token) {
+/* `id`: of the client whose token it is; NULL = this one. */
+static inline void rlock__my_token(rlock__my *my, const char *id, uint64_t token) {
     rlock__my_text(my, ",'");
     if (token) {
-        rlock__my_text(my, rlock_client_id(my->client));
+        rlock__my_text(my, id ? id : rlock_client_id(my->client));
         rlock__my_digits(my, ':', token);
     }
     rlock__my_text(my, "'");
@@ -740,7 +741,7 @@ static inline void rlock__my_call(rlock__my *my, const rlock_request *request) {
     }
     rlock__my_text(my, "'");
     if (op < RLOCK_OP_FORCE) {
-        rlock__my_token(my, request->token);
+        rlock__my_token(my, request->id, request->token);
     }
     if (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RENEW || (many && op == RLOCK_OP_RELEASE)) {
         rlock__my_number(my, request->lease_ms);
@@ -763,7 +764,7 @@ static inline void rlock__my_call(rlock__my *my, const rlock_request *request) {
         rlock__my_number(my, request->terms->weight);
     }
     if (queued && op == RLOCK_OP_ACQUIRE) {
-        rlock__my_token(my, request->writer);
+        rlock__my_token(my, NULL, request->writer);
     }
     if (op == RLOCK_OP_SET_PERMITS) {
         rlock__my_number(my, request->permits);
@@ -1170,7 +1171,7 @@ static inline void rlock__my_farewell(rlock__my *my) {
     rlock__my_begin(my);
     for (at = my->urgent.next; at != &my->urgent; at = at->next) {
         const rlock_request *request = RLOCK__MY_OF(at, rlock_request, store.link);
-        if (request->op == RLOCK_OP_RELEASE) {
+        if (request->op == RLOCK_OP_RELEASE || request->op == RLOCK_OP_RENEW) { /* of what stays */
             rlock__my_text(my, count++ ? "," : "DO ");
             rlock__my_call(my, request);
         }
@@ -1381,7 +1382,8 @@ static inline int rlock_mariadb_new(rlock_store **out, const char *url, unsigned
                                           rlock__my_track,
                                           rlock__my_flush,
                                           rlock__my_refuses,
-                                          NULL};
+                                          NULL,
+                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
     rlock__my_store *store;
     if (!out || !url || flags) {
         return RLOCK_ERR_ARG;

@@ -736,12 +736,13 @@ static inline void rlock__pg_number(rlock__pg_params *p, int64_t number) {
     rlock__pg_text(p, p->numbers[p->count]);
 }
 
-static inline void rlock__pg_token(const rlock__pg *pg, rlock__pg_params *p, int i,
+/* `id`: of the client whose token it is; NULL = this one. */
+static inline void rlock__pg_token(const rlock__pg *pg, rlock__pg_params *p, int i, const char *id,
                                    uint64_t token) {
     p->tokens[i][0] = 0;
     if (token) {
-        snprintf(p->tokens[i], sizeof p->tokens[0], "%s:%llu", rlock_client_id(pg->client),
-                 (unsigned long long)token);
+        snprintf(p->tokens[i], sizeof p->tokens[0], "%s:%llu",
+                 id ? id : rlock_client_id(pg->client), (unsigned long long)token);
     }
     rlock__pg_text(p, p->tokens[i]);
 }
@@ -795,7 +796,7 @@ static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *requ
     uint8_t op = request->op;
     rlock__pg_bytes(p, key, len);
     if (op < RLOCK_OP_FORCE) {
-        rlock__pg_token(pg, p, 0, request->token);
+        rlock__pg_token(pg, p, 0, request->id, request->token);
     }
     if (op == RLOCK_OP_ACQUIRE || op == RLOCK_OP_RENEW) {
         rlock__pg_number(p, request->lease_ms);
@@ -816,7 +817,7 @@ static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *requ
         rlock__pg_number(p, terms->weight);
     }
     if (queued && op == RLOCK_OP_ACQUIRE) {
-        rlock__pg_token(pg, p, 1, request->writer);
+        rlock__pg_token(pg, p, 1, NULL, request->writer);
     }
     if (op == RLOCK_OP_SET_PERMITS) {
         rlock__pg_number(p, request->permits);
@@ -825,7 +826,7 @@ static inline void rlock__pg_fill(const rlock__pg *pg, const rlock_request *requ
         rlock__pg_number(p, pg->offer_ms);
     }
     if (queued && op == RLOCK_OP_RELEASE) {
-        rlock__pg_token(pg, p, 1, request->next);
+        rlock__pg_token(pg, p, 1, NULL, request->next);
     }
 }
 
@@ -1540,7 +1541,8 @@ static inline void rlock__pg_farewell(rlock__pg *pg) {
         unsigned i;
         for (i = 0; ok && i < pg->group.count; i++) {
             const rlock_request *request = pg->group.requests[i];
-            ok = request->op != RLOCK_OP_RELEASE || rlock__pg_send(pg, request);
+            bool last = request->op == RLOCK_OP_RELEASE || request->op == RLOCK_OP_RENEW;
+            ok = !last || rlock__pg_send(pg, request); /* a renewal: of a hold that stays */
         }
         rlock__pg_group_clear(&pg->group);
     }
@@ -1666,7 +1668,8 @@ static inline int rlock_postgres_new(rlock_store **out, const char *url, unsigne
                                           rlock__pg_track,
                                           rlock__pg_flush,
                                           rlock__pg_refuses,
-                                          NULL};
+                                          NULL,
+                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
     rlock__pg_store *store;
     if (!out || !url || (flags & ~RLOCK_POSTGRES_POOLER)) {
         return RLOCK_ERR_ARG;

@@ -2160,7 +2160,8 @@ static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
                                           rlock__zk_track,
                                           rlock__zk_flush,
                                           rlock__zk_refuses,
-                                          NULL};
+                                          NULL,
+                                          0}; /* a node lives with its session */
     rlock__zk_store *store;
     if (!out || !url) {
         return RLOCK_ERR_ARG;

@@ -25,6 +25,7 @@ struct scripted_request {   /* one request as it was submitted */
     uint8_t op, flags;
     int64_t lease_ms, longest_ms;
     uint64_t token, writer, next;
+    char id[40]; /* of the client whose token it is; "" = this one's */
     uint32_t permits;
     uint16_t fences;
     bool urgent; /* to be sent before what waits */
@@ -315,6 +316,7 @@ static inline void scripted_submit(void *state, rlock_request *request) {
     record->lease_ms = request->lease_ms;
     record->longest_ms = request->longest_ms;
     record->token = request->token;
+    snprintf(record->id, sizeof record->id, "%s", request->id != NULL ? request->id : "");
     record->permits = request->permits;
     record->fences = request->fences;
     record->writer = request->writer;
@@ -419,6 +421,7 @@ static inline void scripted_begin(struct scripted *self, struct virtual_loop *lo
     self->store.forget = scripted_forget;
     self->store.track = scripted_track;
     self->store.flush = scripted_flush;
+    self->store.can = RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS;
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ static const struct store_row *row;
 static bool single_keys; /* several keys at once are refused, though there are kinds */
 static bool untimed;     /* nobody can say how long another's lease runs: it is told as -1 */
 static bool polled;      /* nothing is pushed: who waits polls, who holds finds out by renewing */
+static bool cuts_untold; /* a lease that ends sooner than was said is found when it is asked for */
 
 #define STORE_CLIENTS 3
 #define STORE_HANDS 64
@@ -540,6 +541,31 @@ static void raw_release_that_was_submitted_last_is_sent_by_close(void **state) {
     IS(tried(hand(0, "k"), 2000, 0), RLOCK_OK);
 }
 
+#if RLOCK__HAS_TOKENS
+
+static bool store_can(unsigned what) {
+    return (rlock__store_of(&w.config)->can & what) == what;
+}
+
+static void raw_last_renewal_is_sent_by_close_and_cuts_the_lease(void **state) {
+    rlock_request last;
+    (void)state;
+    if (!store_can(RLOCK_STORE_STAYS)) {
+        return;
+    }
+    raw_begins();
+    IS(raw_outcome(RLOCK_OP_ACQUIRE, 8, STORE_LEASE_MS), RLOCK_OUTCOME_DONE);
+    last = raw_request(RLOCK_OP_RENEW, 8, 2000);
+    last.longest_ms = 2000;
+    last.flags = RLOCK_REQUEST_LAST;
+    raw.store->submit(raw.state, &last);
+    rlock_client_free(raw.client);
+    IS(tried(hand(0, "k"), 0, 0), RLOCK_ERR_BUSY);
+    IS(tried(hand(0, "k"), 4500, 0), RLOCK_OK);
+}
+
+#endif
+
 /* ------------------------------------------------------------------------------------------------
  * The mutex with one key.
  */
@@ -791,6 +817,141 @@ static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **
     }
 }
 
+#if RLOCK__HAS_TOKENS
+
+static int left_after(struct hand *hand, int64_t ms) {
+    int before = hand->count[RLOCK_RELEASED];
+    IS(rlock_release_after(hand->lock, ms, on_hand, hand), RLOCK_OK);
+    return ends(hand, RLOCK_RELEASED, before);
+}
+
+static int adopts(struct hand *hand, const char *token) {
+    int before = hand->count[RLOCK_ACQUIRED];
+    IS(rlock_adopt(hand->lock, token, STORE_LEASE_MS, on_hand, hand), RLOCK_OK);
+    return ends(hand, RLOCK_ACQUIRED, before);
+}
+
+/* The waiter was told of a lease of 20 s, and hears of the cut, where anybody is told. */
+static void key_that_is_left_is_free_when_its_time_is_over(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < kind_count() && i < 3; i++) {
+        struct hand *first = held(hand_of(0, all_kinds[i])), *next = hand_of(1, all_kinds[i]);
+        bool told_of_cuts =
+            i == 0 && !cuts_untold; /* in a queue it is found when it is asked for */
+        int64_t from_us = row->now_us();
+        if (!store_can(RLOCK_STORE_STAYS)) {
+            IS(rlock_release_after(first->lock, 2000, on_hand, first), RLOCK_ERR_ARG);
+            assert_non_null(strstr(w.log_text, "rlock_release_after"));
+            lets_go(first);
+            continue;
+        }
+        if (told_of_cuts) {
+            waits(1, next);
+        }
+        IS(left_after(first, 2000), RLOCK_OK);
+        assert_false(holds(first));
+        if (!told_of_cuts) {
+            asks(next, RLOCK_FOREVER, STORE_LEASE_MS);
+        }
+        EVENTUALLY(holds(next));
+        assert_true(row->now_us() - from_us >= 1900000);
+        lets_go(next);
+    }
+}
+
+/* A token of which the number is another one. */
+static const char *another_token(const char *token) {
+    static char text[RLOCK_TOKEN_MAX];
+    snprintf(text, sizeof text, "%.37s987654%s", token, strchr(token + 37, ':'));
+    return text;
+}
+
+static void hold_goes_on_in_the_client_that_has_its_token(void **state) {
+    int i;
+    (void)state;
+    for (i = 0; i < kind_count(); i++) {
+        struct hand *giver = held(hand_of(i > 0, all_kinds[i]));
+        struct hand *taker = hand_of(2, all_kinds[i]), *other = hand_of(2, all_kinds[i]);
+        uint64_t fence = rlock_fence(giver->lock);
+        char token[RLOCK_TOKEN_MAX];
+        int length = rlock_token(giver->lock, token, sizeof token);
+        if (!store_can(RLOCK_STORE_ADOPTS)) {
+            IS(length, RLOCK_ERR_ARG);
+            snprintf(token, sizeof token, "01234567-89ab-cdef-0123-456789abcdef:17:1");
+            IS(rlock_adopt(taker->lock, token, 0, on_hand, taker), RLOCK_ERR_ARG);
+            lets_go(giver);
+            continue;
+        }
+        IS(length, strlen(token));
+        IS(left_after(giver, 60000), RLOCK_OK);
+        if (i == 0) {
+            client_goes(0);
+        }
+        IS(adopts(other, another_token(token)), RLOCK_ERR_NOT_HELD);
+        IS(adopts(taker, token), RLOCK_OK);
+        assert_true(holds(taker));
+        assert_true(rlock_fence(taker->lock) == fence);
+        IS(renewed(taker, STORE_LEASE_MS), RLOCK_OK);
+        lets_go(taker);
+        IS(taker->count[RLOCK_LOST], 0);
+        IS(adopts(taker, token), RLOCK_ERR_NOT_HELD);
+        IS(tried(other, 0, STORE_LEASE_MS), RLOCK_OK);
+        IS(adopts(taker, token), RLOCK_ERR_NOT_HELD);
+        assert_true(holds(other));
+        lets_go(other);
+    }
+}
+
+/* In one loop iteration, which a store may make one command of. */
+static void adopted_and_own_holds_are_renewed_together(void **state) {
+    static const char *const keys[] = {"b", "c", "d"};
+    struct hand *hands[4];
+    char token[RLOCK_TOKEN_MAX];
+    int i;
+    (void)state;
+    if (!store_can(RLOCK_STORE_ADOPTS)) {
+        return;
+    }
+    hands[3] = held(hand(2, "a"));
+    for (i = 0; i < 3; i++) {
+        struct hand *giver = held(hand(i % 2, keys[i]));
+        assert_true(rlock_token(giver->lock, token, sizeof token) > 0);
+        IS(left_after(giver, 60000), RLOCK_OK);
+        hands[i] = hand(2, keys[i]);
+        IS(adopts(hands[i], token), RLOCK_OK);
+    }
+    for (i = 0; i < 4; i++) {
+        IS(rlock_renew(hands[i]->lock, STORE_LEASE_MS, on_hand, hands[i]), RLOCK_OK);
+    }
+    for (i = 0; i < 4; i++) {
+        IS(ends(hands[i], RLOCK_RENEWED, 0), RLOCK_OK);
+        assert_true(holds(hands[i]));
+    }
+}
+
+static void several_keys_go_on_in_the_client_that_has_their_token(void **state) {
+    struct hand *giver, *taker, *other;
+    char token[RLOCK_TOKEN_MAX];
+    (void)state;
+    if (!row->kinds || single_keys || !store_can(RLOCK_STORE_ADOPTS)) {
+        return;
+    }
+    giver = held(hand_of_keys(0, A, B));
+    taker = hand_of_keys(1, A, B);
+    other = hand(2, B);
+    assert_true(rlock_token(giver->lock, token, sizeof token) > 0);
+    IS(left_after(giver, 60000), RLOCK_OK);
+    IS(adopts(taker, token), RLOCK_OK);
+    IS(tried(other, 0, STORE_LEASE_MS), RLOCK_ERR_BUSY);
+    lets_go(taker);
+    held(other);
+    IS(adopts(taker, token), RLOCK_ERR_NOT_HELD);
+    assert_true(holds(other));
+}
+
+#endif /* RLOCK__HAS_TOKENS */
+
 static void hold_that_expires_says_why(void **state) {
     rlock_options options = want("limited", RLOCK_KIND_MUTEX);
     struct hand *limited, *alone = hand(1, "alone");
@@ -939,6 +1100,17 @@ static void client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for(voi
     EVENTUALLY(on_loop.idle == STORE_CLIENTS);
 }
 
+#if RLOCK__HAS_TOKENS
+#define STORE_TOKENS                                                    \
+    , STORE_TEST(raw_last_renewal_is_sent_by_close_and_cuts_the_lease), \
+        STORE_TEST(key_that_is_left_is_free_when_its_time_is_over),     \
+        STORE_TEST(hold_goes_on_in_the_client_that_has_its_token),      \
+        STORE_TEST(adopted_and_own_holds_are_renewed_together),         \
+        STORE_TEST(several_keys_go_on_in_the_client_that_has_their_token)
+#else
+#define STORE_TOKENS
+#endif
+
 #define STORE_MUTEX                                                                   \
     STORE_TEST(raw_answers_are_those_of_the_contract),                                \
         STORE_TEST(raw_renewal_never_shortens_a_lease),                               \
@@ -965,7 +1137,7 @@ static void client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for(voi
         STORE_TEST(inspect_says_who_holds_and_for_how_long),                          \
         STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),     \
         STORE_TEST(hold_that_expires_says_why),                                       \
-        STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word)
+        STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word) STORE_TOKENS
 
 /* ------------------------------------------------------------------------------------------------
  * Fencing tokens.

@@ -606,7 +606,7 @@ static void chaos_close(void *state) {
 }
 
 static const rlock_store chaos = {NULL,        chaos_open,  chaos_close, chaos_submit, chaos_forget,
-                                  chaos_watch, chaos_flush, NULL,        NULL};
+                                  chaos_watch, chaos_flush, NULL,        NULL,         0};
 
 static void tamper(void) {
     int key = (int)roll(KEYS);

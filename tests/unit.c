@@ -26,6 +26,7 @@
 #include "unit_orphans.h"
 #include "unit_nested.h"
 #include "unit_ending.h"
+#include "unit_tokens.h"
 #include "unit_arguments.h"
 #include "unit_keys.h"
 #include "unit_loop.h"
@@ -232,6 +233,36 @@ static const struct CMUnitTest singles[] = {
     CASE(reentrant_acquire_of_a_lost_hold_is_refused),
     CASE(nested_acquire_of_a_callback_ends_in_the_next_turn),
     CASE(nested_release_needs_no_memory),
+#if RLOCK__HAS_TOKENS
+    CASE(release_after_is_a_renewal_for_the_rest_which_also_cuts),
+    CASE(release_after_gives_a_shorter_lease_the_whole_rest),
+    CASE(release_after_a_time_that_is_over_is_a_release),
+    CASE(time_counts_from_the_first_acquire_and_ends_with_the_last_release),
+    CASE(unanswered_renewal_of_what_stays_is_repeated_for_the_rest),
+    CASE(what_stays_ends_at_its_deadline_and_is_deleted_when_its_time_is_over),
+    CASE(what_was_to_stay_and_is_not_there_ends_as_not_held),
+    CASE(what_stays_is_not_handed_on_and_the_next_waiter_asks_the_server),
+    CASE(freed_client_submits_the_renewal_of_what_stays_once_more),
+    CASE(store_that_keeps_nothing_refuses_what_is_to_stay),
+    CASE(times_out_of_range_are_refused_and_the_hold_stays),
+    CASE(lost_hold_is_told_by_its_release_after),
+    CASE(token_is_the_clients_id_the_number_and_the_fence),
+    CASE(texts_that_are_no_token_are_refused),
+    CASE(adopted_hold_is_asked_for_by_a_renewal_and_is_like_any_other),
+    CASE(hold_that_is_not_there_is_not_adopted_and_nothing_is_released),
+    CASE(fault_ends_an_adoption_as_one_attempt_and_releases_nothing),
+    CASE(adoption_without_an_answer_ends_by_the_command_timeout),
+    CASE(lost_connection_ends_an_adoption),
+    CASE(adoption_that_comes_too_late_does_not_count),
+    CASE(canceled_adoption_releases_nothing),
+    CASE(adoption_that_is_canceled_before_it_is_told_releases_nothing),
+    CASE(shutdown_ends_an_adoption_and_releases_what_was_adopted),
+    CASE(handle_that_is_freed_while_it_adopts_releases_nothing),
+    CASE(adopted_hold_that_is_lost_is_told_and_released),
+    CASE(adopted_hold_can_be_left_and_given_away_once_more),
+    CASE(fence_comes_with_the_token_where_one_is_wanted),
+    CASE(notification_of_an_own_token_is_not_that_of_an_adopted_one),
+#endif
     CASE(shutdown_ends_tells_releases_and_is_done),
     CASE(shutdown_without_an_answer_is_done_with_timeout),
     CASE(shutdown_of_an_idle_client_is_done_in_a_turn_of_its_own),

@@ -19,24 +19,45 @@ enum {
     F_FREE,
     F_CLIENT_FREE,
     F_READ,
+#if RLOCK__HAS_TOKENS
+    F_RELEASE_AFTER,
+    F_ADOPT,
+#endif
     FUNCTIONS
 };
+
+#if RLOCK__HAS_TOKENS
+#define OF_TOKENS(release_after, adopt) , release_after, adopt
+#else
+#define OF_TOKENS(release_after, adopt)
+#endif
 
 static const char *const place_names[PLACES] = {"acquired", "renewed", "released", "lost",
                                                 "shutdown done"};
 static const char *const function_names[FUNCTIONS] = {
-    "rlock_acquire",         "rlock_renew",           "rlock_release", "rlock_cancel",
-    "rlock_client_shutdown", "rlock_client_drain",    "rlock_new",     "rlock_free",
-    "rlock_client_free",     "every reading function"};
+    "rlock_acquire",
+    "rlock_renew",
+    "rlock_release",
+    "rlock_cancel",
+    "rlock_client_shutdown",
+    "rlock_client_drain",
+    "rlock_new",
+    "rlock_free",
+    "rlock_client_free",
+    "every reading function" OF_TOKENS("rlock_release_after", "rlock_adopt")};
 
 /* What each function returns in a callback; 0 also for those that return nothing. */
 static const int returns_in[PLACES][FUNCTIONS] = {
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+     0 OF_TOKENS(RLOCK_OK, RLOCK_ERR_STATE)},
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+     0 OF_TOKENS(RLOCK_OK, RLOCK_ERR_STATE)},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+     0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_OK)},
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+     0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_OK)},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, RLOCK_ERR_STATE,
-     RLOCK_ERR_STATE, RLOCK_ERR_CLOSED, 0, 0, 0},
+     RLOCK_ERR_STATE, RLOCK_ERR_CLOSED, 0, 0, 0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_ERR_CLOSED)},
 };
 
 static struct {
@@ -71,6 +92,16 @@ static int call_function(struct owner *owner, int function) {
     case F_NEW: (void)owner_attempt(&g.loop, g.client, &options, &status); return status;
     case F_FREE: owner_free(owner); return RLOCK_OK;
     case F_CLIENT_FREE: free_client(); return RLOCK_OK;
+#if RLOCK__HAS_TOKENS
+    case F_RELEASE_AFTER:
+        return owner_asked(owner, rlock_release_after(owner->lock, 1, owner_on_event, owner),
+                           RLOCK_RELEASED);
+    case F_ADOPT:
+        return owner_asked(owner,
+                           rlock_adopt(owner->lock, "01234567-89ab-cdef-0123-456789abcdef:17:0", 0,
+                                       owner_on_event, owner),
+                           RLOCK_ACQUIRED);
+#endif
     default: return read_everything(owner->lock);
     }
 }

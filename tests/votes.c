@@ -922,6 +922,59 @@ static void release_is_done_by_a_majority_and_goes_on_behind(void **state) {
     SAME(cleaning(), 0);
 }
 
+#if RLOCK__HAS_TOKENS
+
+static int on_released_after(struct owner *owner, int64_t ms) {
+    int status = rlock_release_after(owner->lock, ms, owner_on_event, owner);
+    return owner_asked(owner, status, RLOCK_RELEASED);
+}
+
+static void key_stays_when_a_majority_has_the_last_renewal(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    SAME(on_released_after(owner, 5000), RLOCK_OK);
+    SAME(asked(RLOCK_OP_RENEW), SERVERS);
+    for (i = 0; i < SERVERS; i++) {
+        SAME(scripted_need(&servers[i], RLOCK_OP_RENEW)->lease_ms, 5000);
+        SAME(scripted_need(&servers[i], RLOCK_OP_RENEW)->longest_ms, 5000);
+    }
+    reply(RLOCK_OP_RENEW, 0, 2, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    reply(RLOCK_OP_RENEW, 2, 1, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(cleaning(), 0);
+    virtual_run_ms(&g.loop, 60000);
+    virtual_client_free(&g.loop, g.client);
+    g.client = NULL;
+    for (i = 0; i < SERVERS; i++) {
+        SAME(scripted_asked(&servers[i], RLOCK_OP_RELEASE), 0);
+    }
+}
+
+static void client_that_goes_sends_the_last_renewal_of_what_stays(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    SAME(on_released_after(owner, 5000), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, gone());
+    virtual_client_free(&g.loop, g.client);
+    g.client = NULL;
+    for (i = 0; i < SERVERS; i++) {
+        SAME(scripted_asked(&servers[i], RLOCK_OP_RELEASE), 0);
+        SAME(scripted_last(&servers[i], RLOCK_OP_RENEW)->longest_ms, 5000);
+    }
+}
+
+static void tokens_of_a_quorum_are_its_own(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    char text[RLOCK_TOKEN_MAX];
+    (void)state;
+    SAME(rlock_token(owner->lock, text, sizeof text), RLOCK_ERR_ARG);
+}
+
+#endif /* RLOCK__HAS_TOKENS */
+
 static void release_that_is_never_sure_ends_with_the_lease(void **state) {
     struct owner *owner = holder(4, 1000);
     int i;
@@ -1585,6 +1638,11 @@ int main(int argc, char **argv) {
         CASE(vote_whose_lease_ran_out_saves_no_hold),
         CASE(no_vote_is_won_back_where_no_majority_stands),
         CASE(release_is_done_by_a_majority_and_goes_on_behind),
+#if RLOCK__HAS_TOKENS
+        CASE(key_stays_when_a_majority_has_the_last_renewal),
+        CASE(client_that_goes_sends_the_last_renewal_of_what_stays),
+        CASE(tokens_of_a_quorum_are_its_own),
+#endif
         CASE(release_that_is_never_sure_ends_with_the_lease),
         CASE(client_that_goes_gives_back_what_may_still_be_there),
         CASE(release_of_a_bare_majority_waits_for_all_of_it),

@@ -139,7 +139,7 @@ static bool rlock__client_configure(rlock_client *client, const rlock_config *co
 static void rlock__claim_abandon(rlock__claim *claim) {
     bool untold = claim->lock->ready.event != 0;
     rlock__claim_orphan(claim);
-    if (claim->phase == RLOCK__ATTEMPTING) {
+    if (claim->phase == RLOCK__ATTEMPTING || (RLOCK__HAS_TOKENS && claim->adopted && untold)) {
         rlock__acquire_end(claim, RLOCK_ERR_CLOSED);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__report(claim, untold ? RLOCK_REPORT_FAILED : RLOCK_REPORT_RELEASED,
@@ -279,6 +279,9 @@ static void rlock__gate_shutdown(rlock__gate *gate, const void *with) {
     while (rlock__waiter(gate)) {
         rlock__claim *last = RLOCK__OF(gate->waiters->list.prev, rlock__claim, link);
         rlock__acquire_end(last, RLOCK_ERR_CLOSED);
+    }
+    while (RLOCK__HAS_TOKENS && (held = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__acquire_end(held, RLOCK_ERR_CLOSED);
     }
     while ((held = rlock__ending_hold(gate, *drains)) != NULL) {
         rlock__hold_shutdown(held);

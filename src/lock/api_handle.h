@@ -457,7 +457,8 @@ int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user)
     return RLOCK_OK;
 }
 
-static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
+/* `stay_us`: until then the key is to stay ours; 0 = it is not. */
+static void rlock__release_last(rlock *lock, int64_t stay_us, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
     rlock__lock_show(lock, 0); /* before the release can leave */
     if (claim && claim->until_us <= lock->gate->client->now_us) {
@@ -476,7 +477,11 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
         rlock__op_event(rlock__renewal(lock), RLOCK_ERR_CANCELED, NULL);
     }
     rlock__lock_text(lock, NULL);
-    if (!rlock__hand_over(claim)) {
+    if (RLOCK__HAS_TOKENS && stay_us > lock->gate->client->now_us) {
+        claim->stays = true;
+        claim->check_us = stay_us;
+    }
+    if ((RLOCK__HAS_TOKENS && claim->stays) || !rlock__hand_over(claim)) {
         rlock__report(claim, RLOCK_REPORT_RELEASED, RLOCK_OK);
         claim->yields =
             claim->yields || (!rlock__queued(claim->lock->gate) && rlock__hand_over_ends(claim));
@@ -485,20 +490,25 @@ static void rlock__release_last(rlock *lock, rlock_callback *done, void *user) {
     }
 }
 
-int rlock_release(rlock *lock, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
-    if (status != RLOCK_OK) {
-        return status;
-    }
+/* Releases a hold where STATE x CALL allows it. */
+static void rlock__release(rlock *lock, int64_t stay_us, rlock_callback *done, void *user) {
+    RLOCK_ASSERT(stay_us >= 0);
     lock->gate->client->depth++;
     if (rlock__op_of(lock, 0) &&
         rlock__state_at(lock, lock->gate->client->now_us) == RLOCK__HELD_STATE) {
         rlock__op_event(rlock__op_new(lock, RLOCK_RELEASED, done, user), RLOCK_OK, NULL);
     } else {
-        rlock__release_last(lock, done, user);
+        rlock__release_last(lock, stay_us, done, user);
     }
     rlock__leave(lock->gate->client);
-    return RLOCK_OK;
+}
+
+int rlock_release(rlock *lock, rlock_callback *done, void *user) {
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    if (status == RLOCK_OK) {
+        rlock__release(lock, 0, done, user);
+    }
+    return status;
 }
 
 int rlock_cancel(rlock *lock) {

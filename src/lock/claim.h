@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/pool.h"
 #include "runtime/client.h"
+#include "runtime/token.h"
 #include "lock/deadline.h"
 
 /* The columns of FAULT x OPERATION. */
@@ -103,16 +104,25 @@ typedef struct rlock__claim {
     bool retry : 1;      /* woken or notified during a request, or an attempt failed: once more */
     bool faulted : 1;    /* there was no connection since the hold was granted or renewed */
     bool joined : 1;     /* let go before it was granted: it may be in the queue at the server */
+    bool stays : 1;      /* let go, but the key is to stay ours until check_us: a last renewal */
+    bool adopted : 1;    /* another client's token: see rlock__adopted */
     int32_t longest_ms;  /* of all leases asked for: the token may be there for that long */
     uint32_t note;       /* the store's, of the last request */
     uint32_t granted_us; /* when the acquire was sent that the server granted: the lower bits */
     uint64_t token;      /* see rlock_request */
     int64_t until_us; /* the end of the wait; of a hold, and of its release, the local deadline */
     int64_t next_us;  /* of a hold the next renewal; of a clean-up the next attempt */
-    int64_t check_us; /* of a hold the next check, without a renewal */
+    int64_t check_us; /* of a hold the next check, without a renewal; of one that stays its end */
     int64_t over_us;  /* of a clean-up its end, 0 = not known yet */
     uint64_t fence;
 } rlock__claim;
+
+/* A claim of a token that another client made. While it is ATTEMPTING it stands in the gate's
+ * claims, among no waiters: it asks by a renewal, which takes no key that is free. */
+typedef struct rlock__adopted {
+    rlock__claim claim;
+    char id[RLOCK__TOKEN_HEAD]; /* of that client, with a NUL */
+} rlock__adopted;
 
 /* An operation next to the claim's own: a renewal by hand, a nested acquire or release, an acquire
  * that follows the release. Without an event it is a spare: see rlock.ops. */
@@ -159,13 +169,24 @@ struct rlock {
     rlock__more *more;   /* NULL: it has nothing of that */
     rlock_callback *on_lost, *done; /* done: of the acquire or the release under way */
     void *lost_user, *user;
-    int64_t wait_until_us; /* of the acquire */
+    int64_t wait_until_us; /* of the acquire; of a hold: when it was granted, as its event said */
     uint64_t lost_fence;   /* of the hold that ended: of the event */
 };
 
 /* Returns the handle that waits for this claim, holds or releases it; NULL: it is an orphan. */
 static rlock *rlock__handle_of(const rlock__claim *claim) {
     return claim->lock->claim == claim ? claim->lock : NULL;
+}
+
+/* Returns the id of the client that made the token; NULL: this one did. */
+static const char *rlock__claim_id(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->adopted ? ((const rlock__adopted *)(const void *)claim)->id
+                                               : NULL;
+}
+
+/* True if the claim asks for a hold that another client has given away. */
+static bool rlock__adopting(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->adopted && claim->phase == RLOCK__ATTEMPTING;
 }
 
 /* NULL: a mutex with one key. */
@@ -320,12 +341,14 @@ static rlock__item *rlock__gate_key(rlock__gate *gate, uint32_t i) {
                                                                    : NULL;
 }
 
-/* Returns the next claim of the gate in that phase, HOLDING or RELEASING; the first after NULL. */
+/* Returns the next claim of the gate in that phase, HOLDING, RELEASING, or ATTEMPTING to adopt; the
+ * first after NULL. */
 static rlock__claim *rlock__claim_next(const rlock__gate *gate, const rlock__claim *claim,
                                        int phase) {
     const rlock_link *at = claim ? claim->link.next : gate->claims.next;
-    RLOCK_ASSERT(phase == RLOCK__HOLDING || phase == RLOCK__RELEASING);
-    RLOCK_ASSERT(!claim || (claim->lock->gate == gate && claim->phase != RLOCK__ATTEMPTING));
+    RLOCK_ASSERT(RLOCK__HAS_TOKENS || phase != RLOCK__ATTEMPTING);
+    RLOCK_ASSERT(!claim || claim->phase != RLOCK__ATTEMPTING || rlock__adopting(claim));
+    RLOCK_ASSERT(!claim || claim->lock->gate == gate);
     while (at != &gate->claims && RLOCK__OF(at, rlock__claim, link)->phase != phase) {
         at = at->next;
     }
@@ -481,8 +504,9 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     rlock__flight *flight = (rlock__flight *)rlock__pool_take(&client->flights, sizeof *flight);
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
-    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) == (claim->phase == RLOCK__ATTEMPTING));
-    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING));
+    RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) ==
+                 (claim->phase == RLOCK__ATTEMPTING && !rlock__adopting(claim)));
+    RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING && !claim->stays));
     RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
     RLOCK_ASSERT(due_us >= 0);
     if (!flight) {
@@ -492,21 +516,32 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     flight->claim = claim;
     flight->request.op = (uint8_t)op;
     flight->request.token = claim->token;
+    flight->request.id = rlock__claim_id(claim);
     flight->request.store.note = claim->note;
     flight->request.lease_ms = lease_ms;
     flight->request.due_us = due_us;
     return &flight->request;
 }
 
+/* Returns to what a renewal may cut a lease. A hold that stays is cut to what it is to have. Of an
+ * adopted one nobody here knows the longest lease that its token was asked for. */
+static int64_t rlock__cut_ms(const rlock__claim *claim, const rlock_request *request) {
+    if (RLOCK__HAS_TOKENS && claim->stays) {
+        return request->lease_ms;
+    }
+    return RLOCK__HAS_TOKENS && claim->adopted ? 0 : claim->longest_ms;
+}
+
 static void rlock__claim_submit(rlock__claim *claim, rlock_request *request) {
     rlock_client *client = claim->lock->gate->client;
     RLOCK_ASSERT(!claim->in_flight && client->life != RLOCK__CLOSED);
-    RLOCK_ASSERT(request->token == claim->token && request->token <= client->tokens);
+    RLOCK_ASSERT(request->token == claim->token);
+    RLOCK_ASSERT(request->token <= client->tokens || claim->adopted);
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE || claim->may_exist);
     if (request->lease_ms > claim->longest_ms) {
         claim->longest_ms = (int32_t)request->lease_ms;
     }
-    request->longest_ms = request->op == RLOCK_OP_RENEW ? claim->longest_ms : 0;
+    request->longest_ms = request->op == RLOCK_OP_RENEW ? rlock__cut_ms(claim, request) : 0;
     claim->in_flight = RLOCK__OF(request, rlock__flight, request);
     client->unsent = true;
     client->store->submit(client->store_state, request);

@@ -178,6 +178,9 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
         }
         client->stats.acquired++;
         claim->counted = true;
+        if (RLOCK__HAS_TOKENS) {
+            lock->wait_until_us = client->now_us;
+        }
         rlock__lock_show(lock, claim->until_us);
         rlock__report(claim, RLOCK_REPORT_GRANTED, RLOCK_OK);
         done = rlock__reports(client) && rlock__forked(client) ? NULL : done;

@@ -31,7 +31,9 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     RLOCK_ASSERT(claim->lock->gate->client == owner && claim->token == request->token);
     claim->in_flight = NULL;
     claim->note = request->store.note;
-    if (claim->phase == RLOCK__ATTEMPTING) {
+    if (rlock__adopting(claim)) {
+        rlock__adopt_answered(claim, request, answer);
+    } else if (claim->phase == RLOCK__ATTEMPTING) {
         rlock__attempt_answered(claim, request, answer);
     } else if (claim->phase == RLOCK__HOLDING) {
         rlock__holding_answered(claim, request, answer);
@@ -113,6 +115,11 @@ static void rlock__gate_down(rlock__gate *gate, const void *with) {
         if (verdict != RLOCK__RETRY) {
             rlock__acquire_end(claim, verdict);
         }
+    }
+    while (RLOCK__HAS_TOKENS &&
+           (other = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__lock_note(other->lock, why->fault, why->text, true);
+        rlock__acquire_end(other, other->lock->ready.status);
     }
     while ((other = rlock__claim_next(gate, other, RLOCK__RELEASING)) != NULL) {
         if (rlock__handle_of(other)) {
@@ -199,7 +206,8 @@ static void rlock__store_woken(void *owner, const char *key, size_t key_len) {
 /* Returns the claim with a token on a list, or NULL. It is nearly always the first. */
 static rlock__claim *rlock__claim_find(const rlock_link *list, uint64_t token) {
     const rlock_link *at = list->next;
-    while (at != list && RLOCK__OF(at, rlock__claim, link)->token != token) {
+    while (at != list && (RLOCK__OF(at, rlock__claim, link)->token != token ||
+                          rlock__claim_id(RLOCK__OF(at, rlock__claim, link)))) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__claim, link);

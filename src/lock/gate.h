@@ -103,7 +103,9 @@ static uint64_t rlock__writer(const rlock__claim *reader) {
            !rlock__may_downgrade(reader, holds)) {
         holds = rlock__claim_next(reader->lock->gate, holds, RLOCK__HOLDING);
     }
-    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) ? holds->token : 0;
+    return holds && rlock__is_kind(holds, RLOCK_KIND_WRITE) && !rlock__claim_id(holds)
+               ? holds->token
+               : 0;
 }
 
 static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {

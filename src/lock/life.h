@@ -53,6 +53,29 @@ static int64_t rlock__position_ms(const rlock_client *client) {
     return (int64_t)client->command_timeout_ms * RLOCK__QUEUE_TIMEOUTS;
 }
 
+/* Returns for how long a hold that stays is still to be there; 0 = its time is over. */
+static int64_t rlock__stay_ms(const rlock__claim *claim) {
+    int64_t left_us = claim->check_us - claim->lock->gate->client->now_us;
+    RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
+    if (left_us <= 0) {
+        return 0;
+    }
+    return left_us < RLOCK_LEASE_MIN_MS * 1000 ? RLOCK_LEASE_MIN_MS : (left_us + 999) / 1000;
+}
+
+/* The last renewal of a hold that stays was answered. True: nothing more is to be done. If the
+ * token was not there, what may still come of it is cleaned up, as after a release. */
+static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer, bool gone) {
+    RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
+    if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        return true; /* whoever has the token may use it from now on */
+    }
+    if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
+        claim->stays = false;
+    }
+    return gone;
+}
+
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
@@ -124,12 +147,17 @@ static void rlock__releasing_again(rlock__claim *claim) {
     rlock__releasing_arm(claim);
 }
 
-/* Submits a release; `next` is the waiter whose acquire follows it. */
+/* Submits a release; `next` is the waiter whose acquire follows it. Of a hold that stays it is a
+ * renewal, until its time is over. */
 static void rlock__releasing_ask(rlock__claim *claim, uint64_t next) {
-    rlock_request *request =
-        rlock__claim_request(claim, RLOCK_OP_RELEASE, 0, claim->lock->gate->client->now_us);
+    int64_t stay_ms = RLOCK__HAS_TOKENS && claim->stays ? rlock__stay_ms(claim) : 0;
+    rlock_request *request;
     RLOCK_ASSERT(claim->may_exist && next != claim->token);
+    claim->stays = RLOCK__HAS_TOKENS && stay_ms > 0;
+    request = rlock__claim_request(claim, stay_ms ? RLOCK_OP_RENEW : RLOCK_OP_RELEASE, stay_ms,
+                                   claim->lock->gate->client->now_us);
     if (request) {
+        request->flags = (uint8_t)(stay_ms ? RLOCK_REQUEST_LAST : 0u);
         request->next = next;
         rlock__claim_submit(claim, request);
     } else {
@@ -160,7 +188,7 @@ static void rlock__claim_let_go(rlock__claim *claim) {
     rlock__claim_phase(claim, RLOCK__RELEASING);
     rlock__shutdown_end(claim->lock->gate->client, RLOCK_OK); /* or a drain */
     rlock__releasing_arm(claim);
-    follower = held ? rlock__follower(claim) : NULL;
+    follower = held && !(RLOCK__HAS_TOKENS && claim->stays) ? rlock__follower(claim) : NULL;
     rlock__releasing_ask(claim, follower ? follower->token : 0);
     if (follower) {
         rlock__claim_attempt(follower, true);
@@ -233,10 +261,13 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     bool gone = rlock__surely_gone(answer, &claim->over_us, client->now_us, claim->longest_ms,
                                    client->command_timeout_ms) &&
                 !rlock__position_stays(claim, answer);
-    RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE);
+    RLOCK_ASSERT(request->op == (claim->stays ? RLOCK_OP_RENEW : RLOCK_OP_RELEASE));
     RLOCK_ASSERT(claim->may_exist);
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
+    if (RLOCK__HAS_TOKENS && claim->stays) {
+        gone = rlock__stay_answered(claim, answer, gone);
+    }
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -282,7 +313,12 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     }
     rlock__report(claim, RLOCK_REPORT_FAILED, status);
     rlock__claim_part(claim, RLOCK_ACQUIRED, status, RLOCK_REASON_NONE);
-    rlock__claim_let_go(claim);
+    if (RLOCK__HAS_TOKENS && claim->adopted) { /* it may be another's yet: only its lease ends it */
+        rlock__claim_recall(claim);
+        rlock__claim_gone(claim);
+    } else {
+        rlock__claim_let_go(claim);
+    }
     if (head) {
         rlock__mode_of(gate)->next(gate);
     }
@@ -297,12 +333,11 @@ static void rlock__acquire_join(rlock__claim *claim) {
     }
 }
 
-static rlock__claim *rlock__claim_new(rlock *lock) {
+/* Begins a claim in memory of the pool, or NULL. Returns it; NULL: no memory. */
+static rlock__claim *rlock__claim_begin(rlock *lock, rlock__claim *claim) {
     rlock_client *client = lock->gate->client;
-    rlock__claim *claim;
     RLOCK_ASSERT(!lock->claim);
     RLOCK_ASSERT(client->life == RLOCK__LIVE);
-    claim = (rlock__claim *)rlock__pool_take(&client->claims, sizeof *claim);
     if (!claim) {
         return NULL;
     }
@@ -320,6 +355,11 @@ static rlock__claim *rlock__claim_new(rlock *lock) {
     claim->phase = RLOCK__ATTEMPTING;
     client->phases[RLOCK__ATTEMPTING]++;
     return claim;
+}
+
+static rlock__claim *rlock__claim_new(rlock *lock) {
+    rlock__pool *claims = &lock->gate->client->claims;
+    return rlock__claim_begin(lock, (rlock__claim *)rlock__pool_take(claims, sizeof(rlock__claim)));
 }
 
 RLOCK__NOINLINE static int32_t rlock__lease_of(const rlock *lock, int64_t lease_ms) {
@@ -624,7 +664,8 @@ static void rlock__holding_up(rlock__claim *claim) {
  * notifications start it is checked: rlock__gate_pushing. */
 static bool rlock__heard(const rlock__claim *claim) {
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
-    return rlock__shared(claim) && (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
+    return rlock__shared(claim) && !rlock__claim_id(claim) &&
+           (claim->lock->gate->pushing & RLOCK_PUSH_NOTIFICATIONS);
 }
 
 /* Plans the next check of a hold that is registered for push, if no renewal comes before. */
@@ -799,6 +840,96 @@ static void rlock__holding_answered(rlock__claim *claim, const rlock_request *re
     }
 }
 
+#define RLOCK__AGE_MS 100 /* a hold that lives longer is registered for push */
+
+/* A hold of the handle begins: max_hold_ms counts from now. */
+static void rlock__limit_begin(rlock *lock) {
+    RLOCK_ASSERT(lock->claim);
+    if (lock->more) {
+        lock->more->refused = false;
+        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
+    }
+}
+
+/* A hold begins that the store has given. False: it came too late. */
+static bool rlock__hold_begin(rlock__claim *claim, const rlock_request *request, int64_t lease_ms) {
+    claim->granted_us = (uint32_t)request->sent_us;
+    claim->yields = false;
+    rlock__limit_begin(claim->lock);
+    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
+    if (claim->until_us <= claim->lock->gate->client->now_us) {
+        return false;
+    }
+    claim->may_exist = true;
+    rlock__claim_lease(claim, lease_ms);
+    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
+    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
+    claim->registered = false;
+    claim->counted = claim->faulted = false;
+    return true;
+}
+
+/* ... and is told. */
+static void rlock__hold_owe(rlock__claim *claim, const rlock_request *request) {
+    rlock__lock_text(claim->lock, NULL);
+    rlock__claim_phase(claim, RLOCK__HOLDING);
+    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
+    rlock__holding_plan(claim, request->sent_us);
+}
+
+/* --- a hold that another client has given away --- */
+
+/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
+static bool rlock__adopt_begin(rlock__claim *claim) {
+    rlock__gate *gate = claim->lock->gate;
+    rlock_request *request;
+    RLOCK_ASSERT(rlock__adopting(claim));
+    claim->may_exist = true;
+    rlock__list_append(&gate->claims, &claim->link);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
+    if (request) {
+        rlock__claim_arm(claim);
+        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+        rlock__claim_submit(claim, request);
+    }
+    return request != NULL;
+}
+
+/* The command timeout is over. */
+static void rlock__adopt_fire(rlock__claim *claim) {
+    const rlock_client *client = claim->lock->gate->client;
+    RLOCK_ASSERT(rlock__adopting(claim) && claim->until_us <= client->now_us);
+    rlock__claim_recall(claim);
+    if (claim->cut) { /* it was sent */
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
+        return;
+    }
+    rlock__lock_note(claim->lock, client->up ? RLOCK_FAULT_DOWN : client->fault,
+                     rlock__unsent_text(client), true);
+    rlock__acquire_end(claim, claim->lock->ready.status);
+}
+
+static void rlock__adopt_answered(rlock__claim *claim, const rlock_request *request,
+                                  const rlock_answer *answer) {
+    rlock__waiters *waiters = claim->lock->gate->waiters;
+    RLOCK_ASSERT(rlock__adopting(claim) && !claim->in_flight);
+    RLOCK_ASSERT(request->op == RLOCK_OP_RENEW && rlock__handle_of(claim));
+    if (answer->outcome == RLOCK_OUTCOME_FAULT) {
+        rlock__lock_note(claim->lock, answer->fault, answer->text, true);
+        rlock__acquire_end(claim, claim->lock->ready.status);
+    } else if (answer->outcome != RLOCK_OUTCOME_DONE) {
+        rlock__acquire_end(claim, RLOCK_ERR_NOT_HELD);
+    } else if (!rlock__hold_begin(claim, request, rlock__given_ms(request, answer))) {
+        rlock__acquire_end(claim, RLOCK_ERR_UNKNOWN);
+    } else {
+        rlock__hold_owe(claim, request);
+        if (waiters && !rlock__shared(claim)) {
+            waiters->taken = true;
+        }
+    }
+}
+
 static void rlock__claims_fire(rlock_timer *timer) {
     rlock_client *client = RLOCK__OF(timer, rlock_client, due_timer);
     rlock_link due;
@@ -810,6 +941,8 @@ static void rlock__claims_fire(rlock_timer *timer) {
         rlock__list_remove(&claim->due);
         if (!rlock__claim_is_due(claim)) {
             rlock__claim_arm(claim);
+        } else if (rlock__adopting(claim)) {
+            rlock__adopt_fire(claim);
         } else if (claim->phase == RLOCK__ATTEMPTING) {
             rlock__attempt_fire(claim);
         } else if (claim->phase == RLOCK__HOLDING) {
@@ -821,50 +954,24 @@ static void rlock__claims_fire(rlock_timer *timer) {
     rlock__due_wait(client);
 }
 
-#define RLOCK__AGE_MS 100             /* a hold that lives longer is registered for push */
-#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
-
-/* A hold of the handle begins: max_hold_ms counts from now. */
-static void rlock__limit_begin(rlock *lock) {
-    RLOCK_ASSERT(lock->claim);
-    if (lock->more) {
-        lock->more->refused = false;
-        lock->more->until_us = rlock__add_ms(lock->gate->client->now_us, lock->more->hold_ms);
-    }
-}
-
 static void rlock__granted(rlock__claim *claim, const rlock_request *request,
                            const rlock_answer *answer) {
-    rlock_client *client = claim->lock->gate->client;
     rlock__waiters *waiters = claim->lock->gate->waiters;
     int64_t lease_ms = rlock__given_ms(request, answer);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     RLOCK_ASSERT(waiters && !claim->in_flight);
     RLOCK_ASSERT(rlock__handle_of(claim) && !claim->lock->ready.event);
-    claim->granted_us = (uint32_t)request->sent_us;
-    claim->yields = false;
-    rlock__limit_begin(claim->lock);
-    claim->until_us = rlock__deadline(claim, request->sent_us, lease_ms);
-    if (claim->until_us <= client->now_us) {
+    if (!rlock__hold_begin(claim, request, lease_ms)) {
         rlock__acquire_again(claim, true);
         return;
     }
-    claim->may_exist = true;
-    rlock__claim_lease(claim, lease_ms);
-    RLOCK_ASSERT(claim->until_us <= request->sent_us + lease_ms * 1000);
     claim->fence = answer->fence;
-    claim->check_us = request->sent_us + RLOCK__AGE_MS * 1000;
-    claim->registered = false;
     waiters->polls = 0;
     if (!rlock__shared(claim)) {
         waiters->taken = true;
     }
     claim->ours = answer->ours;
-    claim->counted = claim->faulted = false;
-    rlock__lock_text(claim->lock, NULL);
-    rlock__claim_phase(claim, RLOCK__HOLDING);
-    rlock__lock_event(claim->lock, RLOCK_ACQUIRED, RLOCK_OK, RLOCK_REASON_NONE);
-    rlock__holding_plan(claim, request->sent_us);
+    rlock__hold_owe(claim, request);
     if (claim->retry) { /* notified meanwhile: perhaps it was taken away already */
         rlock__holding_check(claim);
     }
@@ -892,6 +999,8 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__attempt_failed(claim, &nonsense);
     }
 }
+
+#define RLOCK__HAND_OVER_MAX_US 20000 /* how long after its grant a hold may be handed on */
 
 /* True if the hold may not be handed over locally any more: other clients want the key too, so it
  * stays in this one for at most 20 ms after its grant, however often it is renewed; and for less if

@@ -14,6 +14,7 @@
 #define RLOCK_LEASE_MAX_MS 86400000
 #define RLOCK_KEY_MAX 65536
 #define RLOCK_KEYS_MAX 128
+#define RLOCK_TOKEN_MAX 80 /* bytes of the text of rlock_token, with its NUL */
 #define RLOCK_PERMITS_MAX 1000000000
 
 /* Which operation an event is about. */
@@ -165,6 +166,41 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * forked child), RLOCK_ERR_CLOSED (the client was freed), RLOCK_ERR_ARG (lock is NULL). It needs no
  * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
+
+/* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
+ * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
+ * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
+ * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
+ * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
+ * .reentrant only the last release counts. `done` may be NULL.
+ * Ends as RLOCK_RELEASED, with what rlock_release ends with. After RLOCK_ERR_UNKNOWN or a fault the
+ * renewal is repeated in the background, and when `ms` is over the release.
+ * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
+ * ZooKeeper and two stores at once, which the log says). */
+RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);
+
+/* Writes the text that proves the hold, with a NUL, into a buffer of RLOCK_TOKEN_MAX bytes, or
+ * fewer. Returns its length. Whoever knows it may renew and release the hold: keep it as you keep a
+ * password. It is no fencing token, which it contains.
+ * Errors: RLOCK_ERR_NOT_HELD, RLOCK_ERR_ARG (lock or buffer is NULL, the buffer is too small; the
+ * store cannot: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
+RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
+
+/* Makes an idle handle the holder of a hold of another handle, of any process, of which `token` is
+ * the text of rlock_token. That one is to have left it by then: by rlock_release_after, whose
+ * callback said RLOCK_OK, or by its death. The options must be those of that handle: key, kind,
+ * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it takes no key
+ * that is free, and waits for nothing. From then on the hold is like any other: `on_lost`, the
+ * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
+ * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
+ * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
+ * RLOCK_OK the key is left as it is: nothing is released.
+ * Errors: RLOCK_ERR_STATE (the handle is not idle; a forked child), RLOCK_ERR_CLOSED (the client
+ * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is no such text, or
+ * has no fencing token, and options.fencing wants one; lease_ms is out of range; the store cannot,
+ * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
+RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
+                          void *user);
 
 /* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
  * grants it later, the library releases it in the background.

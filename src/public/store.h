@@ -39,11 +39,13 @@ typedef enum rlock_op {
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind.
- * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it. */
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it.
+ * Of a renewal, LAST: it leaves the hold. If it is done, nothing more is asked of this token. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
 #define RLOCK_REQUEST_ONCE 4u
 #define RLOCK_REQUEST_DESCRIBE 8u
+#define RLOCK_REQUEST_LAST 16u
 
 /* A place in a list of the store's. */
 typedef struct rlock_link {
@@ -98,6 +100,8 @@ typedef struct rlock_request {
     uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
     uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    const char *id;     /* renew, release: the rlock_client_id() of the client whose token it is,
+                         which gave the hold away; NULL = this client's. See RLOCK_STORE_ADOPTS */
     int64_t sent_us;    /* the store sets it: the clock before the request could leave */
     int64_t due_us;     /* of the requests that have to wait, the earliest goes first */
     rlock_private store;
@@ -215,6 +219,14 @@ struct rlock_config;
 struct rlock_report;
 struct rlock_stats;
 
+/* What a store can do with a hold that goes on without its client: rlock_store.can.
+ * STAYS: a token is there until its lease ends, also if its client says no more of it; a renewal
+ * whose longest_ms is below the lease that the token has makes that shorter; and close sends a
+ * renewal that was submitted last.
+ * ADOPTS: request.id counts. */
+#define RLOCK_STORE_STAYS 1u
+#define RLOCK_STORE_ADOPTS 2u
+
 /* A store: where locks are kept. */
 typedef struct rlock_store {
     /* Yours: the library does not touch it. */
@@ -251,6 +263,9 @@ typedef struct rlock_store {
     /* Optional. Returns what is pushed for a key now (RLOCK_PUSH_...), where that is not the same
      * for all keys. */
     unsigned (*pushes)(void *state, const char *key, size_t key_len);
+
+    /* RLOCK_STORE_STAYS, RLOCK_STORE_ADOPTS, both or 0. */
+    unsigned can;
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random

@@ -13,11 +13,17 @@
 #define RLOCK__TOKEN_HEAD 37u /* bytes that all tokens of a client share: its id and a colon */
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
-/* A token as others see it, without a NUL; returns its length. */
-static size_t rlock__token(const rlock_client *client, char *text, uint64_t number) {
-    memcpy(text, client->id, RLOCK__TOKEN_HEAD - 1);
+/* A token as others see it, without a NUL; returns its length. `id` is its client's. */
+static size_t rlock__token(const char *id, char *text, uint64_t number) {
+    memcpy(text, id, RLOCK__TOKEN_HEAD - 1);
     text[RLOCK__TOKEN_HEAD - 1] = ':';
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
+}
+
+/* Returns the id of the client whose token a request is about. */
+static const char *rlock__request_id(const rlock_client *client, const rlock_request *request) {
+    RLOCK_ASSERT(!request->id || request->op == RLOCK_OP_RENEW || request->op == RLOCK_OP_RELEASE);
+    return RLOCK__HAS_TOKENS && request->id ? request->id : client->id;
 }
 
 /* True if the request is of a queued kind. */

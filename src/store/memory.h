@@ -41,7 +41,8 @@ typedef struct rlock__member { /* a token that holds a key, or waits in its queu
     uint64_t token;
     int64_t expires_us; /* of a holder; with a call to come it stays for a while */
     uint32_t weight;
-    char letter; /* see rlock__letter */
+    char letter;                /* see rlock__letter */
+    char id[RLOCK__TOKEN_HEAD]; /* of the client that made the token, with a NUL */
 } rlock__member;
 
 typedef struct rlock__session { /* one client of the store */
@@ -98,29 +99,37 @@ static rlock__member *rlock__member_add(rlock__session *session, rlock__entry *e
     member->entry = entry;
     member->session = session;
     member->token = request->token;
+    memcpy(member->id, session->client->id, sizeof member->id);
     member->weight = rlock__is_queued(request) ? request->terms->weight : 1;
     member->letter = rlock__letter(request);
     return member;
 }
 
-static rlock__member *rlock__member_find(rlock_link *list, const rlock__session *session,
-                                         uint64_t token) {
+static rlock__member *rlock__member_find(rlock_link *list, const char *id, uint64_t token) {
     rlock_link *at = list->next;
-    while (at != list && (RLOCK__OF(at, rlock__member, link)->session != session ||
-                          RLOCK__OF(at, rlock__member, link)->token != token)) {
+    while (at != list && (RLOCK__OF(at, rlock__member, link)->token != token ||
+                          strcmp(RLOCK__OF(at, rlock__member, link)->id, id) != 0)) {
         at = at->next;
     }
     return at == list ? NULL : RLOCK__OF(at, rlock__member, link);
 }
 
-/* Its lease goes on for what the request says, unless it does anyway. */
-RLOCK__NOINLINE static void rlock__member_extend(rlock__member *member,
+/* Its lease goes on for what the request says, unless it does anyway: but for no longer than
+ * longest_ms, if that is given. True: it ends sooner than before. */
+RLOCK__NOINLINE static bool rlock__member_extend(rlock__member *member,
                                                  const rlock_request *request, int64_t now_us) {
     int64_t expires_us = now_us + request->lease_ms * 1000;
+    int64_t most_us = now_us + request->longest_ms * 1000;
     RLOCK_ASSERT(request->lease_ms >= 0);
+    RLOCK_ASSERT(!request->longest_ms || request->longest_ms >= request->lease_ms);
     if (member->expires_us < expires_us) {
         member->expires_us = expires_us;
     }
+    if (!request->lease_ms || !request->longest_ms || member->expires_us <= most_us) {
+        return false;
+    }
+    member->expires_us = most_us;
+    return true;
 }
 
 /* Notifies its client, in a dispatch of that client. */
@@ -150,9 +159,9 @@ static uint64_t rlock__entry_used(rlock__memory *memory, rlock__entry *entry, in
     return used;
 }
 
-static rlock__member *rlock__entry_holder(rlock__entry *entry, const rlock__session *session,
-                                          uint64_t token, int64_t now_us) {
-    rlock__member *member = rlock__member_find(&entry->holders, session, token);
+static rlock__member *rlock__entry_holder(rlock__entry *entry, const char *id, uint64_t token,
+                                          int64_t now_us) {
+    rlock__member *member = rlock__member_find(&entry->holders, id, token);
     return member && member->expires_us > now_us ? member : NULL;
 }
 
@@ -291,11 +300,12 @@ static void rlock__memory_fault(rlock_answer *answer, rlock_fault fault) {
 /* True if there is room for a queued kind; else the request joins the queue, if it may. */
 static bool rlock__memory_queue(rlock__session *session, const rlock_request *request,
                                 rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, id, request->token);
     uint64_t writer = request->writer;
     RLOCK_ASSERT(rlock__is_queued(request) && request->op == RLOCK_OP_ACQUIRE);
-    if (writer && rlock__entry_holder(entry, session, writer, now_us)) {
+    if (writer && rlock__entry_holder(entry, id, writer, now_us)) {
         if (waits) {
             rlock__member_drop(session->memory, waits);
         }
@@ -305,11 +315,11 @@ static bool rlock__memory_queue(rlock__session *session, const rlock_request *re
         rlock__entry_used(session->memory, entry, now_us) + request->terms->weight <= permits) {
         return true;
     }
-    if (rlock__entry_holder(entry, session, request->token, now_us)) {
+    if (rlock__entry_holder(entry, id, request->token, now_us)) {
         return true;
     }
     if (!(request->flags & RLOCK_REQUEST_ONCE) &&
-        !rlock__member_find(&entry->queue, session, request->token) &&
+        !rlock__member_find(&entry->queue, id, request->token) &&
         !rlock__member_add(session, entry, &entry->queue, request)) {
         rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
     }
@@ -319,6 +329,7 @@ static bool rlock__memory_queue(rlock__session *session, const rlock_request *re
 /* True if one of the keys can be had; else the answer says why not. */
 static bool rlock__memory_may(rlock__session *session, const rlock_request *request,
                               rlock__entry *entry, rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     int64_t end_us = RLOCK__NEVER;
     rlock_link *at;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
@@ -326,7 +337,7 @@ static bool rlock__memory_may(rlock__session *session, const rlock_request *requ
         rlock__memory_fault(answer, RLOCK_FAULT_TYPE);
         return false;
     }
-    if (rlock__entry_holder(entry, session, request->token, now_us)) {
+    if (rlock__entry_holder(entry, id, request->token, now_us)) {
         return true;
     }
     answer->outcome = RLOCK_OUTCOME_HELD;
@@ -346,20 +357,21 @@ static bool rlock__memory_may(rlock__session *session, const rlock_request *requ
 /* Holds a key that is to be had; false: no memory. */
 static bool rlock__memory_hold(rlock__session *session, const rlock_request *request,
                                const char *key, size_t len, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     rlock__entry *entry = rlock__entry_find(session->memory, key, len);
     rlock__member *member;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE && request->lease_ms > 0);
     if (!entry) {
         entry = rlock__entry_new(session->memory, key, len, now_us);
     }
-    member = entry ? rlock__member_find(&entry->holders, session, request->token) : NULL;
+    member = entry ? rlock__member_find(&entry->holders, id, request->token) : NULL;
     if (entry && !member) {
         member = rlock__member_add(session, entry, &entry->holders, request);
     }
     if (!member) {
         return false;
     }
-    rlock__member_extend(member, request, now_us);
+    (void)rlock__member_extend(member, request, now_us);
     if (RLOCK__HAS_KINDS && entry->permits && entry->permits_us > now_us) {
         entry->permits_us = now_us + RLOCK__DAY_US;
     }
@@ -368,6 +380,7 @@ static bool rlock__memory_hold(rlock__session *session, const rlock_request *req
 
 static void rlock__memory_acquire(rlock__session *session, const rlock_request *request,
                                   rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     rlock__memory *memory = session->memory;
     const char *key;
     uint32_t i, k;
@@ -384,8 +397,7 @@ static void rlock__memory_acquire(rlock__session *session, const rlock_request *
                 rlock__entry *entry;
                 (void)rlock__request_key(request, k, &key, &len);
                 entry = rlock__entry_find(memory, key, len);
-                rlock__member_drop(memory,
-                                   rlock__member_find(&entry->holders, session, request->token));
+                rlock__member_drop(memory, rlock__member_find(&entry->holders, id, request->token));
             }
             rlock__memory_fault(answer, RLOCK_FAULT_NOMEM);
             return;
@@ -402,8 +414,9 @@ static void rlock__memory_acquire(rlock__session *session, const rlock_request *
 /* Takes a key away from its holder, and serves its queue or wakes its waiters. */
 static void rlock__memory_release(rlock__session *session, const rlock_request *request,
                                   rlock__entry *entry, rlock__member *holder, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint32_t permits = rlock__entry_permits(entry, request, now_us);
-    rlock__member *waits = rlock__member_find(&entry->queue, session, request->token);
+    rlock__member *waits = rlock__member_find(&entry->queue, id, request->token);
     RLOCK_ASSERT(request->op == RLOCK_OP_RELEASE && (!holder || holder->entry == entry));
     if (RLOCK__HAS_KINDS && waits) {
         rlock__member_drop(session->memory, waits);
@@ -421,6 +434,7 @@ static void rlock__memory_release(rlock__session *session, const rlock_request *
 /* A renewal, of all keys or none, or a release. */
 static void rlock__memory_change(rlock__session *session, const rlock_request *request,
                                  rlock_answer *answer, int64_t now_us) {
+    const char *id = rlock__request_id(session->client, request);
     uint64_t weight = rlock__is_queued(request) ? request->terms->weight : 1;
     bool release = request->op == RLOCK_OP_RELEASE;
     const char *key;
@@ -430,7 +444,7 @@ static void rlock__memory_change(rlock__session *session, const rlock_request *r
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(session->memory, key, len);
         rlock__member *holder =
-            entry ? rlock__entry_holder(entry, session, request->token, now_us) : NULL;
+            entry ? rlock__entry_holder(entry, id, request->token, now_us) : NULL;
         if (!holder && answer->outcome == RLOCK_OUTCOME_DONE) {
             bool full = entry && rlock__entry_used(session->memory, entry, now_us) + weight >
                                      rlock__entry_permits(entry, request, now_us);
@@ -445,8 +459,10 @@ static void rlock__memory_change(rlock__session *session, const rlock_request *r
     }
     for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
         rlock__entry *entry = rlock__entry_find(session->memory, key, len);
-        rlock__member_extend(rlock__entry_holder(entry, session, request->token, now_us), request,
-                             now_us);
+        if (rlock__member_extend(rlock__entry_holder(entry, id, request->token, now_us), request,
+                                 now_us)) {
+            rlock__entry_changed(entry); /* who waits for its end hears of the new one */
+        }
     }
 }
 
@@ -470,7 +486,7 @@ static void rlock__memory_inspect(rlock__session *session, const rlock_request *
         info->holders++;
         info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
         if (!info->token && member->session) {
-            info->token_len = rlock__token(member->session->client, memory->token, member->token);
+            info->token_len = rlock__token(member->id, memory->token, member->token);
             info->token = memory->token;
         }
     }
@@ -704,7 +720,8 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_track,
                                                 rlock__memory_flush,
                                                 NULL,
-                                                NULL};
+                                                NULL,
+                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;

@@ -240,7 +240,8 @@ static const rlock_store rlock__both_store = {NULL,
                                               rlock__quorum_track,
                                               rlock__quorum_flush,
                                               rlock__both_refuses,
-                                              NULL};
+                                              NULL,
+                                              0};
 
 void rlock_both_free(rlock_store *store) {
     rlock__members_free(store);

@@ -104,6 +104,9 @@ static int rlock__members_new(rlock_store **out, const rlock_config *servers, in
         }
     }
     members->store = *functions;
+    for (i = 0; i < count; i++) {
+        members->store.can &= rlock__store_of(&servers[i])->can;
+    }
     members->store.ctx = members;
     if (failed) {
         rlock__members_free(&members->store);

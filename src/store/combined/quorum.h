@@ -207,6 +207,9 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->lease_ms = lease_ms;
     ask->longest_ms = op == RLOCK_OP_RENEW ? ballot->longest_ms : 0;
+    if (op == RLOCK_OP_RENEW && round && (round->flags & RLOCK_REQUEST_LAST)) {
+        ask->longest_ms = lease_ms;
+    }
     ask->due_us = round ? round->due_us : rlock_client_now_us(ballot->quorum->client);
     ask->out = true;
     vote->server->store->submit(vote->server->state, ask);
@@ -346,6 +349,17 @@ static void rlock__ballot_give_back(rlock__ballot *ballot) {
             vote->word = RLOCK__OPEN;
             rlock__vote_next(vote);
         }
+    }
+}
+
+/* A majority has the last renewal of this token: nothing more is asked of it. */
+static void rlock__ballot_leave(rlock__ballot *ballot) {
+    int i;
+    RLOCK_ASSERT(ballot->goal == RLOCK_OP_RENEW);
+    ballot->goal = RLOCK_OP_RELEASE;
+    for (i = 0; i < ballot->quorum->count; i++) {
+        rlock__vote_recall(&ballot->votes[i]);
+        ballot->votes[i].has = RLOCK__NOT_THERE;
     }
 }
 
@@ -583,6 +597,9 @@ static void rlock__round_settle(rlock__ballot *ballot) {
             ballot->since_us = request->sent_us;
             ballot->lease_ms = answer.lease_ms;
             RLOCK_ASSERT(answer.lease_ms > 0 && answer.lease_ms <= request->lease_ms);
+        }
+        if (RLOCK__HAS_TOKENS && (request->flags & RLOCK_REQUEST_LAST)) {
+            rlock__ballot_leave(ballot);
         }
     } else if (rules->keeps(ballot, &answer)) {
         rlock__round_answer(ballot, &answer);
@@ -1055,10 +1072,14 @@ static void rlock__quorum_free(rlock__quorum *quorum) {
     rlock__dealloc(quorum);
 }
 
-/* Each server is sent the release of all that it may have. */
+/* Each server is sent the release of all that it may have, or the last renewal of what stays. */
 static void rlock__vote_last(rlock__vote *vote) {
+    const rlock_request *round = vote->ballot->request;
+    bool stays = RLOCK__HAS_TOKENS && round && (round->flags & RLOCK_REQUEST_LAST);
     rlock__vote_recall(vote);
-    if (vote->has != RLOCK__NOT_THERE) {
+    if (stays && vote->has == RLOCK__THERE) {
+        rlock__vote_ask(vote, RLOCK_OP_RENEW, round->lease_ms);
+    } else if (vote->has != RLOCK__NOT_THERE) {
         rlock__vote_ask(vote, RLOCK_OP_RELEASE, 0);
     }
 }
@@ -1157,7 +1178,8 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_track,
                                                 rlock__quorum_flush,
                                                 rlock__quorum_refuses,
-                                                NULL};
+                                                NULL,
+                                                RLOCK_STORE_STAYS};
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__members_free(store);

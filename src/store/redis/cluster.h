@@ -1018,6 +1018,7 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_track,
                                                  rlock__cluster_flush,
                                                  rlock__cluster_refuses,
-                                                 rlock__cluster_pushes};
+                                                 rlock__cluster_pushes,
+                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 #endif /* RLOCK_STORE_REDIS_CLUSTER_H */

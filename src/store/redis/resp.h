@@ -232,15 +232,17 @@ static bool rlock__has_shards(const rlock__redis *redis) {
     return rlock__is_node(redis);
 }
 
-static void rlock__put_token(rlock__redis *redis, uint64_t token) {
+static void rlock__put_token(rlock__redis *redis, const rlock_request *request) {
     char text[RLOCK__TOKEN_MAX];
-    rlock__put_bytes(redis, text, rlock__token(redis->client, text, token));
+    const char *id = rlock__request_id(redis->client, request);
+    rlock__put_bytes(redis, text, rlock__token(id, text, request->token));
 }
 
 /* Of a queued kind: the token, what it weighs and what it is. */
-static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weight, char letter) {
+static void rlock__put_member(rlock__redis *redis, const char *id, uint64_t token, uint32_t weight,
+                              char letter) {
     char text[RLOCK__TOKEN_MAX + 1 + 20 + 1];
-    size_t n = rlock__token(redis->client, text, token);
+    size_t n = rlock__token(id, text, token);
     RLOCK_ASSERT(letter && letter != 'm');
     text[n++] = ':';
     n += rlock__digits(text + n, weight);
@@ -251,7 +253,7 @@ static void rlock__put_member(rlock__redis *redis, uint64_t token, uint32_t weig
 static void rlock__put_member_or_none(rlock__redis *redis, uint64_t token, uint32_t weight,
                                       char letter) {
     if (token) {
-        rlock__put_member(redis, token, weight, letter);
+        rlock__put_member(redis, rlock_client_id(redis->client), token, weight, letter);
     } else {
         rlock__put_text(redis, "");
     }
@@ -278,7 +280,7 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
     rlock__put_command(redis, acquire ? 6 : 3);
     rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
     rlock__put_bytes(redis, request->key, request->key_len);
-    rlock__put_token(redis, request->token);
+    rlock__put_token(redis, request);
     if (acquire) {
         rlock__put_text(redis, "NX");
         rlock__put_text(redis, "PX");
@@ -371,7 +373,7 @@ static void rlock__put_mutex(rlock__redis *redis, const rlock_request *request) 
         rlock__put_own_key(redis, key, len, ":fence");
     }
     if (!question) {
-        rlock__put_token(redis, request->token);
+        rlock__put_token(redis, request);
     }
     if (lease) {
         rlock__put_number(redis, (uint64_t)request->lease_ms);
@@ -404,7 +406,8 @@ static void rlock__put_queued(rlock__redis *redis, const rlock_request *request)
         rlock__put_own_key(redis, request->key, request->key_len, ":fence");
     }
     rlock__put_number(redis, request->op);
-    rlock__put_member(redis, whose ? request->token : 0, terms->weight, letter);
+    rlock__put_member(redis, rlock__request_id(redis->client, request), whose ? request->token : 0,
+                      terms->weight, letter);
     rlock__put_number(redis, terms->permits);
     rlock__put_number(redis, (uint64_t)redis->timeout_us / 1000);
     rlock__put_text(redis, redis->prefix);
@@ -451,7 +454,7 @@ static void rlock__put_batch(rlock__redis *redis, const rlock__command *command)
     for (i = 0; i < command->count; i++) {
         rlock__put_bytes(redis, command->requests[i]->key, command->requests[i]->key_len);
     }
-    rlock__token(redis->client, head, 0);
+    rlock__token(rlock_client_id(redis->client), head, 0);
     rlock__put_bytes(redis, head, RLOCK__TOKEN_HEAD);
     rlock__put_number(redis, (uint64_t)command->requests[0]->lease_ms);
     rlock__put_cut(redis, command->requests[0]);

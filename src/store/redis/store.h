@@ -227,7 +227,7 @@ static rlock__command *rlock__command_new(rlock__redis *redis) {
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
            request->lease_ms == first->lease_ms && request->longest_ms == first->longest_ms &&
-           !(RLOCK__HAS_KINDS && request->terms);
+           !(RLOCK__HAS_KINDS && request->terms) && !(RLOCK__HAS_TOKENS && request->id);
 }
 
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. */
@@ -536,9 +536,10 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     }
     for (; queue; queue = rlock__redis_next(redis)) {
         rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
+        bool stays = RLOCK__HAS_TOKENS && request->op == RLOCK_OP_RENEW; /* its last renewal */
         rlock__list_remove(&request->store.link);
-        if (usable && request->op == RLOCK_OP_RELEASE) {
-            unsigned row = 1u << rlock__row(redis, request);
+        if (usable && (request->op == RLOCK_OP_RELEASE || stays)) {
+            unsigned row = stays ? 0 : 1u << rlock__row(redis, request);
             request->store.own[RLOCK__ENCODING] = known & row ? RLOCK__AS_SCRIPT : RLOCK__AS_EVAL;
             rlock__put_request(redis, request); /* no DELIFEQ: if it is forbidden, who says so? */
             rlock__goodbye_say(redis, aside);
@@ -836,6 +837,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_track,
                                                rlock__redis_flush,
                                                rlock__redis_refuses,
-                                               NULL};
+                                               NULL,
+                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
 
 #endif /* RLOCK_STORE_REDIS_STORE_H */
