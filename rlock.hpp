@@ -378,6 +378,33 @@ class hold {
         return pending<result>(nullptr, [&](auto to) { return release(std::move(to)); });
     }
 
+    /* Lets it go, and leaves the key ours until so long after the grant: rlock_release_after. After
+     * an error it is held on. */
+    template <class F> int release_after(milliseconds time, F done) {
+        detail::core_ptr of = mine();
+        int status = RLOCK_ERR_NOT_HELD;
+        if (of != nullptr) {
+            status = detail::begin(of, detail::told(std::move(done)), [&](void *user) {
+                return rlock_release_after(of->lock, time.count(), detail::on_event, user);
+            });
+        }
+        if (status == RLOCK_OK) {
+            of_.reset();
+        }
+        return status;
+    }
+    pending<result> release_after(milliseconds time) {
+        return pending<result>(nullptr,
+                               [&](auto to) { return release_after(time, std::move(to)); });
+    }
+
+    /* What another process adopts it by: rlock_token. Empty if it is not held, or cannot be. */
+    std::string token() const {
+        char text[RLOCK_TOKEN_MAX];
+        detail::core_ptr of = mine();
+        return of != nullptr && rlock_token(of->lock, text, sizeof text) > 0 ? text : "";
+    }
+
     /* Leaves it to the lock: from now on nothing but lock.release() releases it. */
     void detach() noexcept {
         of_.reset();
@@ -499,16 +526,7 @@ class lock : public detail::owner {
 
     /* rlock_acquire. done(hold), or done(const result &), which leaves the hold to the lock. */
     template <class F> int acquire(milliseconds wait, milliseconds lease, F done) {
-        auto granted = [done = std::move(done)](const detail::core_ptr &of,
-                                                const result &how) mutable {
-            of->turn += how && rlock_hold_count(of->lock) <= 1; /* a nested one is the same */
-            if constexpr (std::is_invocable_v<F &, hold>) {
-                done(how ? hold(of, how) : hold(how));
-            } else {
-                done(how);
-            }
-        };
-        return detail::begin(of_, std::move(granted), [&](void *user) {
+        return detail::begin(of_, granted(std::move(done)), [&](void *user) {
             return rlock_acquire(of_->lock, wait.count(), lease.count(), detail::on_event, user);
         });
     }
@@ -520,6 +538,18 @@ class lock : public detail::owner {
                                         milliseconds lease = milliseconds(0)) {
         return pending<hold>(of_.get(),
                              [&](auto to) { return acquire(wait, lease, std::move(to)); });
+    }
+
+    /* rlock_adopt, of what hold::token() gave; done as that of acquire. */
+    template <class F> int adopt(const std::string &token, milliseconds lease, F done) {
+        return detail::begin(of_, granted(std::move(done)), [&](void *user) {
+            return rlock_adopt(of_->lock, token.c_str(), lease.count(), detail::on_event, user);
+        });
+    }
+    [[nodiscard]] pending<hold> adopt(const std::string &token,
+                                      milliseconds lease = milliseconds(0)) {
+        return pending<hold>(of_.get(),
+                             [&](auto to) { return adopt(token, lease, std::move(to)); });
     }
 
     /* rlock_cancel */
@@ -548,6 +578,18 @@ class lock : public detail::owner {
     }
 
   private:
+    /* What ends an acquire, as `done` wants it. */
+    template <class F> static auto granted(F done) {
+        return [done = std::move(done)](const detail::core_ptr &of, const result &how) mutable {
+            of->turn += how && rlock_hold_count(of->lock) <= 1; /* a nested one is the same */
+            if constexpr (std::is_invocable_v<F &, hold>) {
+                done(how ? hold(of, how) : hold(how));
+            } else {
+                done(how);
+            }
+        };
+    }
+
     static rlock_options of_key(std::string_view key) {
         rlock_options options = rlock_options();
         options.key = key.empty() ? "" : key.data(); /* which is refused */

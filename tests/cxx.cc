@@ -415,6 +415,49 @@ void nested_holds_are_released_one_by_one(void **) {
     now->until([] { return now->is_free(); });
 }
 
+void key_that_is_left_is_not_free(void **) {
+    hold mine;
+    int told = 0;
+    now->lock->acquire(5s, [&](hold got) { mine = std::move(got); });
+    now->until([&] { return bool(mine); });
+    assert_int_equal(mine.release_after(-1ms, [&](const result &) { told += 7; }), RLOCK_ERR_ARG);
+    assert_true(mine.held());
+    assert_int_equal(mine.release_after(60s, [&](const result &how) { told += bool(how); }),
+                     RLOCK_OK);
+    assert_false(mine.held());
+    assert_int_equal(mine.release_after(60s, [&](const result &) { told += 7; }),
+                     RLOCK_ERR_NOT_HELD);
+    now->until([&] { return told == 1; });
+    assert_false(now->is_free());
+}
+
+void hold_goes_to_the_lock_that_has_its_token(void **) {
+    hold mine, next;
+    std::string token;
+    int told = 0;
+    assert_true(mine.token().empty());
+    now->lock->acquire(5s, [&](hold got) { mine = std::move(got); });
+    now->until([&] { return bool(mine); });
+    token = mine.token();
+    assert_false(token.empty());
+    assert_int_equal(mine.release_after(60s, [&](const result &how) { told += bool(how); }),
+                     RLOCK_OK);
+    now->until([&] { return told == 1; });
+    assert_int_equal(now->rival->adopt("no token", 5s, [](hold) {}), RLOCK_ERR_ARG);
+    assert_int_equal(now->rival->adopt(token, 5s, [&](hold got) { next = std::move(got); }),
+                     RLOCK_OK);
+    now->until([&] { return bool(next); });
+    assert_true(next.held());
+    assert_string_equal(next.token().c_str(), token.c_str());
+    next = hold();
+    now->until([] { return now->is_free(); });
+    now->rival->adopt(token, 5s, [&](const result &how) {
+        assert_int_equal(how.status, RLOCK_ERR_NOT_HELD);
+        told++;
+    });
+    now->until([&] { return told == 2; });
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Ends
  */
@@ -1281,6 +1324,8 @@ const row rows[] = {
     ROW(on_lost_of_the_options_is_called_where_there_is_no_callable, 0, 1),
     ROW(hold_of_before_does_not_release_the_next, 0, all),
     ROW(nested_holds_are_released_one_by_one, 0, all),
+    ROW(key_that_is_left_is_not_free, 0, all),
+    ROW(hold_goes_to_the_lock_that_has_its_token, 0, all),
     ROW(destroyed_lock_ends_what_is_pending_without_a_call, 0, all),
     ROW(destroyed_client_ends_what_is_pending_without_a_call, 0, all),
     ROW(callbacks_may_destroy_all, 0, all),
