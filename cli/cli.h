@@ -29,7 +29,7 @@
 /* The exit statuses that are rlock's own; else it is the command's, or 128 and the number of the
  * signal that ended it. As in timeout(1) and env(1), where these have one. */
 enum {
-    CLI_LOST = 123,      /* the lock was lost while the command ran: it was ended */
+    CLI_LOST = 123,      /* the lock was lost: a command was ended, a token holds it no more */
     CLI_BUSY = 124,      /* the lock was not to be had in time */
     CLI_FAILED = 125,    /* rlock itself failed: an option, the server */
     CLI_NOT_RUN = 126,   /* the command was found and could not be run */
@@ -52,6 +52,7 @@ static struct cli {
     bool kind_given;
     uint32_t permits, weight;
     int64_t wait_ms, lease_ms, grace_ms;
+    int64_t at_least_ms;   /* from the grant until others may have it, whatever the command does */
     int64_t kill_after_ms; /* from the signal of a loss to SIGKILL; -1 = a quarter of the lease */
     int lost_signal;       /* by which the command is asked to end when the lock is lost */
     int busy_status;       /* the exit status where others hold the lock */
@@ -294,6 +295,16 @@ static void cli_choose_engine(void) {
         snprintf(cure, sizeof cure, "Install the library of %s, in Debian the package %s",
                  engine->name, engine->package);
         cli_fail(CLI_FAILED, cure, "%s", wrong);
+    }
+}
+
+/* Refuses what needs a lock that stays when its client is gone, and its token, where there is none.
+ */
+static void cli_check_stays(const char *what, bool token) {
+    bool zookeeper = cli.engine != NULL && strcmp(cli.engine->schemes, "zookeeper") == 0;
+    if (zookeeper || (token && cli.members != NULL)) {
+        cli_fail(CLI_FAILED, "Use one server, a cluster or another engine", "%s: not with %s", what,
+                 zookeeper ? "ZooKeeper, where a lock ends with its process" : "a quorum");
     }
 }
 

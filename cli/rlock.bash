@@ -16,11 +16,11 @@ _rlock() {
                 break
                 ;;
             -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
-                --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | \
+                --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | --at-least | \
                 --on-lead | --on-lost | --state-file | --cacert | --cert | --cert-key | --map | --description) i=$((i + 1)) ;;
             -*) ;;
             *)
-                if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|inspect|force-release|ls|top)$ ]]; then
+                if [ -z "$key$first" ] && [[ ${words[i]} =~ ^(elect|acquire|renew|release|inspect|force-release|ls|top)$ ]]; then
                     first=${words[i]}
                 elif [ -n "$key" ]; then
                     begun=yes
@@ -54,20 +54,23 @@ _rlock() {
             return
             ;;
         --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace | --kill-after | --busy-status | \
-            --give-up | --on-lead | --on-lost | --map | --description) return ;;
+            --give-up | --at-least | --on-lead | --on-lost | --map | --description) return ;;
         *)
             options='-u --url --quorum --url-file --map --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
                 '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description'
-                    options+=' --kill-after --on-lost-signal --busy-status' ;;
+                    options+=' --kill-after --on-lost-signal --busy-status --at-least' ;;
                 elect) options+=' -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description --grace'
                     options+=' --kill-after --on-lost-signal --give-up --on-lead --on-lost --state-file' ;;
+                acquire) options+=' --json -n --try -w --wait -l --lease -k --key --kind --permits --weight --busy-status' ;;
+                renew) options+=' --json -l --lease -k --key --kind --permits --weight' ;;
+                release) options+=' -k --key --kind --permits --weight' ;;
                 inspect | force-release) options+=' --json -n --try -w --wait --kind --permits' ;;
                 *) options+=' --json -n --try -w --wait' ;;
             esac
             if [[ $word != -* ]]; then
                 options=
-                [ -n "$key$first" ] || options='elect inspect force-release ls top'
+                [ -n "$key$first" ] || options='elect acquire renew release inspect force-release ls top'
             fi
             ;;
     esac

@@ -2,13 +2,14 @@
 #include "cli.h"
 #include "look.h"
 #include "run.h"
+#include "step.h"
 
 /* A screen of 24 lines and 80 columns, with the next prompt. */
 static const char cli_help[] =
     "usage: rlock [options] KEY -- COMMAND [ARG...]        run it while KEY is locked\n"
     "       rlock elect [options] KEY -- COMMAND [ARG...]  run it while it leads\n"
-    "       rlock inspect | force-release [options] KEY    who holds it; take it away\n"
-    "       rlock ls | top [options] [PATTERN]             all locks; as a live table\n"
+    "       rlock acquire KEY; renew | release KEY TOKEN   in steps: prints the TOKEN\n"
+    "       rlock inspect | force-release KEY; ls | top [PATTERN]     how locks stand\n"
     "\n"
     "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
@@ -16,7 +17,7 @@ static const char cli_help[] =
     "      --quorum U,U,U  a majority of these, or RLOCK_QUORUM; --url-file F: lines\n"
     "      --map FROM=TO   an announced host:port; --keep-env: COMMAND gets passwords\n"
     "  -n, --try           do not wait; -w, --wait 10s: for so long; --busy-status N\n"
-    "  -l, --lease 30s     how long others wait if this machine dies\n"
+    "  -l, --lease 30s     how long others wait if this machine dies; --at-least 60s\n"
     "  -k, --key KEY       one more key: all or none; --description TEXT: who holds\n"
     "      --kind KIND     mutex fair read write semaphore; --permits N, --weight N\n"
     "      --fence-file F  the fencing token, as RLOCK_FENCE; elect: --state-file F\n"
@@ -47,6 +48,7 @@ enum {
     CLI_ON_LEAD,
     CLI_ON_LOST,
     CLI_STATE_FILE,
+    CLI_AT_LEAST,
     CLI_CACERT,
     CLI_CERT,
     CLI_CERT_KEY,
@@ -76,6 +78,7 @@ static const struct option cli_long[] = {
     {"on-lead", required_argument, NULL, CLI_ON_LEAD},
     {"on-lost", required_argument, NULL, CLI_ON_LOST},
     {"state-file", required_argument, NULL, CLI_STATE_FILE},
+    {"at-least", required_argument, NULL, CLI_AT_LEAST},
     {"cacert", required_argument, NULL, CLI_CACERT},
     {"cert", required_argument, NULL, CLI_CERT},
     {"cert-key", required_argument, NULL, CLI_CERT_KEY},
@@ -87,38 +90,42 @@ static const struct option cli_long[] = {
 
 static const char cli_see_help[] = "See rlock --help";
 
-enum { RUN, ELECT, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
-static const char *const subcommands[] = {"run", "elect", "inspect", "force-release", "ls", "top"};
+enum { RUN, ELECT, ACQUIRE, RENEW, RELEASE, INSPECT, FORCE_RELEASE, LS, TOP, SUBCOMMANDS };
+static const char *const subcommands[] = {"run",     "elect",         "acquire", "renew", "release",
+                                          "inspect", "force-release", "ls",      "top"};
 
 enum {
     HOLDERS = 1 << RUN | 1 << ELECT,
+    STEPS = 1 << ACQUIRE | 1 << RENEW | 1 << RELEASE,
     LOOKERS = 1 << INSPECT | 1 << FORCE_RELEASE | 1 << LS | 1 << TOP,
-    KEYED = HOLDERS | 1 << INSPECT | 1 << FORCE_RELEASE
+    WAITERS = LOOKERS | 1 << RUN | 1 << ACQUIRE,
+    KEYED = HOLDERS | STEPS | 1 << INSPECT | 1 << FORCE_RELEASE
 };
 
 /* The options that not every subcommand takes, and which do. */
 static struct {
     int option, takers;
     bool given;
-} cli_some[] = {{'n', LOOKERS | 1 << RUN, false},
-                {'w', LOOKERS | 1 << RUN, false},
-                {'l', HOLDERS, false},
-                {'k', HOLDERS, false},
+} cli_some[] = {{'n', WAITERS, false},
+                {'w', WAITERS, false},
+                {'l', HOLDERS | 1 << ACQUIRE | 1 << RENEW, false},
+                {'k', HOLDERS | STEPS, false},
                 {CLI_PERMITS, KEYED, false},
-                {CLI_WEIGHT, HOLDERS, false},
+                {CLI_WEIGHT, HOLDERS | STEPS, false},
+                {CLI_AT_LEAST, 1 << RUN, false},
                 {CLI_FENCE_FILE, HOLDERS, false},
                 {CLI_KEEP_ENV, HOLDERS, false},
                 {CLI_DESCRIPTION, HOLDERS, false},
                 {CLI_GRACE, 1 << ELECT, false},
                 {CLI_KILL_AFTER, HOLDERS, false},
                 {CLI_ON_LOST_SIGNAL, HOLDERS, false},
-                {CLI_BUSY_STATUS, 1 << RUN, false},
+                {CLI_BUSY_STATUS, 1 << RUN | 1 << ACQUIRE, false},
                 {CLI_GIVE_UP, 1 << ELECT, false},
                 {CLI_ON_LEAD, 1 << ELECT, false},
                 {CLI_ON_LOST, 1 << ELECT, false},
                 {CLI_STATE_FILE, 1 << ELECT, false},
                 {CLI_KIND, KEYED, false},
-                {CLI_JSON, LOOKERS, false}};
+                {CLI_JSON, LOOKERS | 1 << ACQUIRE | 1 << RENEW, false}};
 
 /* Refuses what would be without effect. */
 static void cli_check_options(int what) {
@@ -245,6 +252,9 @@ static void cli_option(int option) {
     case CLI_ON_LEAD: cli.on_lead = optarg; break;
     case CLI_ON_LOST: cli.on_lost = optarg; break;
     case CLI_STATE_FILE: cli.state_file = optarg; break;
+    case CLI_AT_LEAST:
+        cli.at_least_ms = cli_duration("--at-least", optarg, 0, RLOCK_LEASE_MAX_MS);
+        break;
     case CLI_CACERT: cli.cacert = optarg; break;
     case CLI_CERT: cli.cert = optarg; break;
     case CLI_CERT_KEY: cli.cert_key = optarg; break;
@@ -349,9 +359,16 @@ int main(int argc, char **argv) {
         }
     }
     word = cli_parse(argc, argv, &what);
+    if ((STEPS >> what & 1) && word == NULL && cli.key_count == 0 && *cli.command != NULL) {
+        word = subcommands[what]; /* rlock release -- COMMAND: a key of this name */
+        what = RUN;
+    }
     cli_check_options(what);
     cli_find_server();
     cli_choose_engine();
+    if ((STEPS >> what & 1) || cli.at_least_ms > 0) {
+        cli_check_stays(what == RUN ? "--at-least" : subcommands[what], what != RUN);
+    }
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);
@@ -365,6 +382,20 @@ int main(int argc, char **argv) {
     }
     if (cli.key_count == 0) {
         cli_fail(CLI_FAILED, cli_see_help, "which key?");
+    }
+    if (STEPS >> what & 1) {
+        size_t words = what == ACQUIRE ? 0 : 1, given = 0;
+        while (cli.command[given] != NULL) {
+            given++;
+        }
+        if (given != words) {
+            cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes %s", subcommands[what],
+                     words ? "a key and the token that rlock acquire printed" : "one key");
+        }
+        return step_main(what == ACQUIRE ? STEP_ACQUIRE
+                         : what == RENEW ? STEP_RENEW
+                                         : STEP_RELEASE,
+                         cli.command[0]);
     }
     if (what > ELECT) {
         if (*cli.command != NULL || cli.key_count > 1) {

@@ -4,6 +4,9 @@
 _rlock() {
     local -a subcommands=(
         'elect:run a command while this one leads'
+        'acquire:acquire a key and print a token'
+        'renew:renew what was acquired, by its token'
+        'release:release what was acquired, by its token'
         'inspect:say who holds a key'
         'force-release:take a key away from its holders'
         'ls:list all locks'
@@ -21,10 +24,12 @@ _rlock() {
         '(- *)'{-h,--help}'[print what the options are]'
         '(- *)'{-V,--version}'[print the version]'
     )
-    local -a lock=(
-        '(-l --lease)'{-l,--lease=}'[how long others wait if this machine dies]:duration (30s): '
+    local -a lease=('(-l --lease)'{-l,--lease=}'[how long others wait if this machine dies]:duration (30s): ')
+    local -a held=(
         '*'{-k,--key=}'[one more key]:key: '
         '--weight=[how many permits to take]:number: '
+    )
+    local -a lock=(
         '--description=[what inspect, ls and top show of the holder]:text: '
         '--keep-env[the command keeps a URL with a password]'
         '--fence-file=[where to write the fencing token]:file:_files'
@@ -39,8 +44,10 @@ _rlock() {
         '(-n --try -w --wait)'{-n,--try}'[do not wait for the lock]'
         '(-n --try -w --wait)'{-w,--wait=}'[how long to wait for the lock]:duration: '
     )
+    local -a busy=('--busy-status=[the exit status if others hold the lock]:number (124): ')
+    local -a json=('--json[one object a line]')
     local first=
-    if ((CURRENT > 2)) && [[ $words[2] == (elect|inspect|force-release|ls|top) ]]; then
+    if ((CURRENT > 2)) && [[ $words[2] == (elect|acquire|renew|release|inspect|force-release|ls|top) ]]; then
         first=$words[2]
         shift words
         ((CURRENT--))
@@ -49,17 +56,21 @@ _rlock() {
         return
     fi
     case $first in
-        '') _arguments -s -S $every $wait $kind $lock '--busy-status=[the exit status if others hold the lock]:number (124): ' '1:key: ' '(-)*:::command:_normal' ;;
+        '') _arguments -s -S $every $wait $kind $lease $held $lock $busy '--at-least=[from the grant until others get it]:duration: ' \
+                '1:key: ' '(-)*:::command:_normal' ;;
         elect)
-            _arguments -s -S $every $kind $lock '--grace=[from SIGTERM to SIGKILL when rlock is to end]:duration (10s): ' \
+            _arguments -s -S $every $kind $lease $held $lock '--grace=[from SIGTERM to SIGKILL when rlock is to end]:duration (10s): ' \
                 '--give-up=[after so many failures in a row]:number: ' \
                 '--on-lead=[run by sh before the command, when this one leads]:command: ' \
                 '--on-lost=[run by sh when the command has ended with the lead]:command: ' \
                 '--state-file=[where to write whether it leads]:file:_files' \
                 '1:key: ' '(-)*:::command:_normal'
             ;;
-        inspect | force-release) _arguments -s -S $every $wait $kind '--json[one object a line]' '1:key: ' ;;
-        *) _arguments -s -S $every $wait '--json[one object a line]' '1:pattern: ' ;;
+        acquire) _arguments -s -S $every $wait $kind $lease $held $busy $json '1:key: ' ;;
+        renew) _arguments -s -S $every $kind $lease $held $json '1:key: ' '2:token: ' ;;
+        release) _arguments -s -S $every $kind $held '1:key: ' '2:token: ' ;;
+        inspect | force-release) _arguments -s -S $every $wait $kind $json '1:key: ' ;;
+        *) _arguments -s -S $every $wait $json '1:pattern: ' ;;
     esac
 }
 

@@ -403,6 +403,9 @@ static void run_leave(int status) {
         run_end_term();
     }
     if (run.keeper == 0 && run.hook == 0) {
+        if (cli.at_least_ms > 0 && run.began_us != 0 && !run_page->lost && !run_page->not_run) {
+            rlock_release_after(run.lock, cli.at_least_ms, NULL, NULL);
+        }
         rlock_client_shutdown(cli.client, 0, run_on_shutdown, NULL);
     }
 }

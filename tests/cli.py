@@ -480,6 +480,105 @@ def several_keys_are_had_together_or_not_at_all(place):
     assert place.says("-n", "-k", "c" + place.key, place.key, "--", "true")[0] == 0
 
 
+# ---- in steps ----
+
+
+@test
+def token_of_one_shell_is_renewed_in_a_second_and_released_in_a_third(place):
+    for kind in ((), ("--kind", "fair"), ("--kind", "semaphore", "--permits", "1"), ("-k", "also" + place.key)):
+        key = place.key + "-".join(kind)
+        code, token, err = place.says("acquire", "--lease", "1h", *kind, key)
+        assert code == 0 and re.fullmatch(r"[0-9a-f-]{36}:\d+:[1-9]\d*\n", token) and not err, (kind, code, token, err)
+        assert place.says("--try", *kind, key, "--", "true")[0] == BUSY, kind
+        assert place.says("acquire", "--try", *kind, key)[:2] == (BUSY, ""), kind
+        code, out, err = place.says("renew", "--lease", "2h", "--json", *kind, key, token.strip())
+        assert code == 0, (kind, err)
+        assert json.loads(out) == {"key": key, "token": token.strip(), "fence": int(token.split(":")[2]), "lease_ms": 7200000}
+        assert place.says("renew", "--lease", "10s", *kind, key, token.strip())[:2] == (0, ""), kind
+        left_ms = json.loads(place.says("--json", "inspect", *kind[:4], key)[1])["left_ms"] if "-k" not in kind else 7000000
+        assert left_ms > 3600000, (kind, left_ms)  # a shorter lease than it has makes it no shorter
+        assert place.says("--try", *kind, key, "--", "true")[0] == BUSY, kind
+        assert place.says("release", *kind, key, token.strip()) == (0, "", ""), kind
+        assert place.says("--try", *kind, key, "--", "true")[0] == 0, kind
+        for step in ("renew", "release"):
+            code, out, err = place.says(step, *kind, key, token.strip())
+            assert (code, out) == (LOST, "") and "not held with this token" in err, (kind, step, code, out, err)
+        assert place.says("--try", *kind, key, "--", "true")[0] == 0, kind
+
+
+@test
+def token_of_another_hold_takes_nothing_away(place):
+    token = place.says("acquire", "--lease", "1h", place.key)[1].strip()
+    other = re.sub(":[0-9]+:", ":999:", token)
+    for step in ("renew", "release"):
+        code, _, err = place.says(step, place.key, other)
+        assert code == LOST and "not held with this token" in err, (step, code, err)
+    assert place.says("--try", place.key, "--", "true")[0] == BUSY
+    assert place.says("release", place.key, token)[0] == 0
+
+
+@test
+def steps_that_are_asked_for_wrongly_are_told(place):
+    for arguments, words in ((("renew", "key"), "a key and the token"), (("release", "key", "no token"), "not a token"),
+                             (("acquire", "key", "word"), "takes one key"), (("release",), "which key"),
+                             (("--at-least", "1s", "acquire", "key"), "--at-least: not with"),
+                             (("--quorum", "unix:///a,unix:///b", "acquire", "key"), "acquire: not with a quorum")):
+        code, out, err = place.says_with([RLOCK, *arguments], {"RLOCK_URL": place.server.url} if "--quorum" not in arguments else {})
+        assert code == FAILED and out == "" and words in err, (arguments, code, out, err)
+    assert place.says("release", "--", "echo", "made")[:2] == (0, "made\n")  # a key of this name
+
+
+@test
+def token_that_nobody_can_read_is_released(place):
+    with open("/dev/full", "wb") as full_one:
+        machine = place.rlock("acquire", place.key, stdout=full_one, stderr=subprocess.PIPE)
+        err = machine.process.communicate(timeout=4 * SOON_S)[1].decode()
+    assert machine.process.returncode == FAILED and "is released" in err, err
+    assert place.says("--try", place.key, "--", "true")[0] == 0
+
+
+@test
+def acquire_that_is_ended_while_it_waits_leaves_nothing(place):
+    token = place.says("acquire", "--lease", "1h", place.key)[1].strip()
+    waiter = place.rlock("acquire", "--lease", "1h", place.key, stdout=subprocess.PIPE)
+    time.sleep(0.3)
+    waiter.signal(signal.SIGTERM)
+    waiter.ends_with(-signal.SIGTERM)
+    assert place.says("release", place.key, token)[0] == 0
+    assert place.says("--try", place.key, "--", "true")[0] == 0
+
+
+@test
+def at_least_so_long_others_wait_also_when_the_command_has_failed(place):
+    for status in (0, 3):
+        at = now()
+        assert place.says("--at-least", ms(2 * SCALE), place.key, "--", "sh", "-c", f"exit {status}")[0] == status
+        ended = now()
+        assert place.says("--try", place.key, "--", "true")[0] == BUSY or ended - at > 2 * SCALE
+        assert place.says("--wait", "1h", place.key, "--", "true")[0] == 0
+        assert now() - at >= 2 * SCALE, now() - at
+    for command, status in (("/no/such/command", NOT_FOUND), ("true", 0)):
+        least = "1h" if status else "0"
+        assert place.says("--at-least", least, place.key, "--", command)[0] == status
+        assert place.says("--try", place.key, "--", "true")[0] == 0, command
+
+
+@test
+def job_of_a_second_is_done_once_a_night_by_clocks_that_differ(place):
+    """Three crontabs, whose clocks are up to 500 ms apart, and a job that takes no time: --at-least is three times that."""
+    for night in range(20):
+        place.log = os.path.join(place.folder, f"night{night}")
+        key, start, machines = f"{place.key}{night}", now(), []
+        for at in sorted(random.uniform(0, 0.5) for _ in range(3)):
+            time.sleep(max(0, start + at - now()))
+            machines.append(place.rlock("--try", "--at-least", ms(5 * SCALE), key, "--", "sh", "-c", 'echo >>"$BEAT_LOG"'))
+        late = now() - start > 4 * SCALE  # the machine stood still: it says nothing
+        statuses = sorted(machine.ends() for machine in machines)
+        with open(place.log, encoding="ascii") as file:
+            done = len(file.readlines())
+        assert late or (done == 1 and statuses == [0, BUSY, BUSY]), (night, done, statuses)
+
+
 @test
 def kinds_hold_together_as_they_should(place):
     r, hold = place.server.redis, ("--", "sh", "-c", "echo; exec sleep 60")

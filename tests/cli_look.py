@@ -645,6 +645,20 @@ def a_cluster_is_looked_at_as_a_whole(server, r):
 
 
 @test
+def a_token_of_one_shell_is_renewed_and_released_in_others_on_a_cluster(server, r):
+    with Cluster() as cluster:
+        for key, kind in (("k0", ()), ("k1", ("--kind", "fair")), ("{a}:1", ("-k", "{a}:2")), ("k3", ())):
+            code, token, err = run(cluster.url, "acquire", "--lease", "1h", *kind, key)
+            assert code == 0, (key, err)
+            for step in ("renew", "release"):
+                assert run(cluster.url, "--try", *kind, key, "--", "true")[0] == 124, (key, step)
+                assert run(cluster.url, step, *kind, key, token.strip()) == (0, b"", ""), (key, step)
+            assert run(cluster.url, "renew", *kind, key, token.strip())[0] == 123, key
+            assert run(cluster.url, "--try", "--at-least", "1h", *kind, key, "--", "true")[0] == 0, key
+            assert run(cluster.url, "--try", *kind, key, "--", "true")[0] == 124, key
+
+
+@test
 def a_lock_whose_slot_moves_is_followed(server, r):
     with Cluster() as cluster:
         slot = cluster.nodes[0].cluster("KEYSLOT", "k")

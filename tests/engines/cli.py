@@ -235,7 +235,9 @@ COMMON = """exit_status_is_that_of_the_command fence_is_written_into_a_file try_
     leader_that_cannot_run_its_command_leaves_the_lead another_leads_when_the_leader_is_killed
     leader_that_is_told_to_end_hands_over_at_once chaos_never_has_two_commands_at_a_time
     nightly_job_of_three_crontabs_is_done_once_a_night""".split()
-OF_TABLES = """command_knows_its_key_and_a_fence_that_rises several_keys_are_had_together_or_not_at_all
+OF_TABLES = """token_of_one_shell_is_renewed_in_a_second_and_released_in_a_third token_of_another_hold_takes_nothing_away
+    at_least_so_long_others_wait_also_when_the_command_has_failed job_of_a_second_is_done_once_a_night_by_clocks_that_differ
+    command_knows_its_key_and_a_fence_that_rises several_keys_are_had_together_or_not_at_all
     grant_that_comes_late_is_renewed_before_the_command_begins""".split()
 WANTED = COMMON + (OF_TABLES if ENGINE != "zookeeper" else [])
 cli.TESTS[:] = [function for function in cli.TESTS if function.__name__ in WANTED]
@@ -308,6 +310,15 @@ def lock_that_is_taken_away_ends_the_command(place):
     assert run[1] - at < SOON_S, run[1] - at
     place.all_gone(run, SOON_S)
     assert place.says("force-release", place.key)[0] == 1
+
+
+if ENGINE == "zookeeper":
+
+    @test
+    def lock_that_ends_with_its_process_is_not_left(place):
+        for arguments in (("acquire", "key"), ("release", "key", "token"), ("--at-least", "1s", "key", "--", "true")):
+            code, out, err = place.says(*arguments)
+            assert code == FAILED and out == "" and "not with ZooKeeper" in err, (arguments, code, out, err)
 
 
 if ENGINE == "postgres":
