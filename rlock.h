@@ -62,6 +62,7 @@
  *     >>redis-push       what the server reports unasked
  *     >>redis-sentinel   where the primary is, asked of Sentinels
  *     >>redis-quarantine a server that may have lost holds grants none until they would have ended
+ *     >>redis-credentials credentials that are replaced while connections live
  *     >>redis-handshake  a connection from the first attempt until it can be used
  *     >>redis-who        what a client says of itself, in the names of its connections
  *     >>redis-store      requests in their order, many in one command, and what is answered
@@ -252,6 +253,7 @@
  *     RLOCK_WITH_MEMORY   rlock_memory_new
  *     RLOCK_WITH_REPORTS  config.on_event
  *     RLOCK_WITH_DESCRIPTIONS  config.description; with RLOCK_WITH_KINDS also rlock_describe
+ *     RLOCK_WITH_CREDENTIALS  rlock_client_set_credentials
  *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
  *                         does not say what is wrong with an argument
  *
@@ -328,6 +330,12 @@
 #define RLOCK__HAS_TOKENS 1
 #else
 #define RLOCK__HAS_TOKENS 0
+#endif
+
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_CREDENTIALS)
+#define RLOCK__HAS_CREDENTIALS 1
+#else
+#define RLOCK__HAS_CREDENTIALS 0
 #endif
 
 #if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
@@ -809,6 +817,12 @@ typedef struct rlock_store {
 
     /* RLOCK_STORE_STAYS, RLOCK_STORE_ADOPTS, both or 0. */
     unsigned can;
+
+    /* Optional, of the part CREDENTIALS. Copies what later connections give to the server, or with
+     * `sentinels` to its Sentinels; an attempt to connect that the server refuses begins again with
+     * them. The password, NULL if there is none, is hidden already. Returns RLOCK_OK, or
+     * RLOCK_ERR_NOMEM: nothing has changed; or RLOCK_ERR_ARG: the store takes none. */
+    int (*set_credentials)(void *state, bool sentinels, const char *username, const char *password);
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random
@@ -1113,6 +1127,27 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
  * another version than its header), RLOCK_ERR_NOMEM (also: no random bytes, loop.open failed; a log
  * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
+
+/* Replaces the credentials that the client gives to its server, as tokens of minutes need it. All
+ * that it holds stays held. Both texts are copied, and the password is hidden in the log as those
+ * of the config are. Every later handshake uses them. A living connection to Redis is sent AUTH at
+ * once. If the server refuses that, the connection goes on as it was: the log and
+ * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH while newer credentials have not
+ * been tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
+ * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes the
+ * password alone, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
+ * the part CREDENTIALS.
+ * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
+ * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
+ * as that inside the process and ZooKeeper; a log line says which), RLOCK_ERR_NOMEM (of several
+ * servers some may have them: call it again), RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (a
+ * shutdown has closed the client). */
+#if RLOCK__HAS_CREDENTIALS
+RLOCK_API int rlock_client_set_credentials(rlock_client *client, const char *username,
+                                           const char *password);
+RLOCK_API int rlock_client_set_sentinel_credentials(rlock_client *client, const char *username,
+                                                    const char *password);
+#endif
 
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
  * The socket takes some thousand releases at once; a hold whose release it does not take ends with
@@ -1446,21 +1481,23 @@ RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done,
  * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. The frees of a handle or a client
  * end what they end in a report too. In a forked child nothing is reported. */
 typedef enum rlock_report_kind {
-    RLOCK_REPORT_ASKED = 1,   /* an acquire began: it was accepted, or the release that it follows
-                                 has ended. One of a held re-entrant handle is none */
-    RLOCK_REPORT_GRANTED,     /* the callback of the acquire is about to be told RLOCK_OK */
-    RLOCK_REPORT_FAILED,      /* an acquire ended without a hold */
-    RLOCK_REPORT_RENEWED,     /* a renewal succeeded, by hand or by the watchdog */
-    RLOCK_REPORT_RELEASED,    /* a hold ended: its handle was released or freed */
-    RLOCK_REPORT_HANDED_ON,   /* a hold ended: it goes to this client's next waiter, without the
+    RLOCK_REPORT_ASKED = 1, /* an acquire began: it was accepted, or the release that it follows
+                               has ended. One of a held re-entrant handle is none */
+    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to be told RLOCK_OK */
+    RLOCK_REPORT_FAILED,    /* an acquire ended without a hold */
+    RLOCK_REPORT_RENEWED,   /* a renewal succeeded, by hand or by the watchdog */
+    RLOCK_REPORT_RELEASED,  /* a hold ended: its handle was released or freed */
+    RLOCK_REPORT_HANDED_ON, /* a hold ended: it goes to this client's next waiter, without the
                                server (config.handovers) */
-    RLOCK_REPORT_LOST,        /* a hold ended: it was lost. on_lost is called after that, unless the
+    RLOCK_REPORT_LOST,      /* a hold ended: it was lost. on_lost is called after that, unless the
                                handle is released or freed in between */
-    RLOCK_REPORT_LET_GO,      /* the release is over: what its callback is told */
-    RLOCK_REPORT_CLEANED,     /* a token for which nobody waited any more is gone from the server */
-    RLOCK_REPORT_CONNECTED,   /* a connection can be used */
-    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect; also if the client
-                                 itself closes it, and when it is freed */
+    RLOCK_REPORT_LET_GO,    /* the release is over: what its callback is told */
+    RLOCK_REPORT_CLEANED,   /* a token for which nobody waited any more is gone from the server */
+    RLOCK_REPORT_CONNECTED, /* a connection can be used */
+    RLOCK_REPORT_DISCONNECTED, /* a connection ended, or an attempt to connect; also if the client
+                                  itself closes it, and when it is freed */
+    RLOCK_REPORT_REFUSED       /* a connection that is in use refused new credentials, and goes on
+                                  as it was */
 } rlock_report_kind;
 
 /* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
@@ -1488,11 +1525,12 @@ typedef struct rlock_report {
     const char *where;     /* of a connection: "127.0.0.1:6379", or the path of a socket; NULL if
                               config.connect made it, and of all others */
     int64_t begun_us; /* when the first acquire of the handle began, by now_us; 0 if lock is NULL */
-    const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. Or NULL */
+    const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. REFUSED: the
+                         server's words. Or NULL */
 } rlock_report;
 
 /* One word for a report, in English, static: "granted", "handed on"; "unknown" for any other
- * number. */
+ * number, and without the part REPORTS. */
 RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
 
 #ifdef __cplusplus
@@ -1720,11 +1758,15 @@ RLOCK__NOINLINE static int64_t rlock__min(int64_t a, int64_t b) {
 #define RLOCK__SECRET_ALONE 4u /* a shorter secret is one only where it stands alone */
 #define RLOCK__SECRET_PART 16u /* so much of its beginning is hidden too: servers cut arguments */
 #define RLOCK__SECRET_CUT 63u  /* a text of so many bytes may have been cut at its end */
+#define RLOCK__SECRETS_KEPT 8u /* so many passwords that were replaced stay hidden */
 
 /* What is hidden wherever it stands. */
 typedef struct rlock__secret {
     struct rlock__secret *next;
     const char *text; /* not empty */
+#if RLOCK__HAS_CREDENTIALS
+    uint8_t passing; /* another one may replace it: 1, or 2 if Sentinels take it; else 0 */
+#endif
 } rlock__secret;
 
 static bool rlock__alnum(char c) {
@@ -2648,9 +2690,40 @@ int rlock_client_hide(rlock_client *client, const char *secret) {
     memcpy(one + 1, secret, size);
     one->text = (const char *)(one + 1);
     one->next = client->secrets;
+#if RLOCK__HAS_CREDENTIALS
+    one->passing = 0;
+#endif
     client->secrets = one;
     return RLOCK_OK;
 }
+
+#if RLOCK__HAS_CREDENTIALS
+
+/* Hides a password that another one may replace, and of those that it replaces only the last ones:
+ * a client that lives for years gets one every few minutes. */
+static int rlock__hide_passing(rlock_client *client, bool sentinels, const char *secret) {
+    rlock__secret *first = client->secrets, **at = &client->secrets;
+    uint8_t kind = sentinels ? 2 : 1;
+    unsigned passed = 0;
+    int status = rlock_client_hide(client, secret);
+    if (client->secrets != first) {
+        client->secrets->passing = kind;
+    }
+    while (*at && secret) {
+        rlock__secret *one = *at;
+        bool former = one->passing == kind && strcmp(one->text, secret) != 0;
+        passed += former;
+        if (former && passed > RLOCK__SECRETS_KEPT) {
+            *at = one->next;
+            rlock__dealloc(one);
+        } else {
+            at = &one->next;
+        }
+    }
+    return status;
+}
+
+#endif /* RLOCK__HAS_CREDENTIALS */
 
 bool rlock_client_forked(const rlock_client *client) {
     return rlock__forked(client);
@@ -3675,7 +3748,8 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_flush,
                                                 NULL,
                                                 NULL,
-                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                                NULL};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;
@@ -3845,6 +3919,10 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool doubted;    /* late with an answer: its socket is read once more */
     bool shard;      /* what is read now came on a sharded channel */
     bool refused;    /* it ended with an error instead of an answer */
+#if RLOCK__HAS_CREDENTIALS
+    bool renews;          /* it is opened anew at once, for newer credentials */
+    uint32_t credentials; /* which ones it was told last: see >>redis-credentials */
+#endif
     struct rlock__redis *redis;
     rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -3912,6 +3990,9 @@ typedef struct rlock__sentinel {
     bool heard;          /* on this connection there was an answer */
     rlock_map_address *map;
     void *map_user;
+#if RLOCK__HAS_CREDENTIALS
+    uint32_t credentials; /* how often they were replaced */
+#endif
 } rlock__sentinel;
 #endif
 
@@ -4007,6 +4088,10 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *unix_path, *username, *password, *name, *prefix;
+#if RLOCK__HAS_CREDENTIALS
+    uint32_t credentials; /* how often they were replaced */
+    uint32_t auths;       /* AUTHs for newer ones that the command connection has not answered */
+#endif
     int database;
     rlock_link queues[RLOCK__QUEUES]; /* each first come first */
     rlock_link spare;                 /* rlock__command */
@@ -6057,6 +6142,16 @@ static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__listens(redis);
 }
 
+/* True if a connection that ends is opened anew at once, and nobody is told. */
+static bool rlock__conn_renews(const rlock__conn *conn) {
+#if RLOCK__HAS_CREDENTIALS
+    return conn->renews;
+#else
+    (void)conn;
+    return false;
+#endif
+}
+
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
  * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
 static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n,
@@ -6073,7 +6168,8 @@ static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n
 }
 
 /* For the hook config.on_event. */
-static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+static void rlock__conn_report_text(const rlock__conn *conn, rlock_report_kind kind,
+                                    int64_t span_us, const char *text) {
     char where[RLOCK__LINE];
     rlock_report report;
     if (!RLOCK__HAS_REPORTS) {
@@ -6086,8 +6182,13 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
                   : conn == &conn->redis->commands ? "commands"
                                                    : "push";
     report.where = rlock__conn_endpoint(conn, where, 0, "") ? where : NULL;
-    report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
+    report.text = text;
     rlock_client_report(conn->redis->client, &report);
+}
+
+static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+    bool says = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks;
+    rlock__conn_report_text(conn, kind, span_us, says ? conn->text : NULL);
 }
 
 /* Writes a line that says which connection it is of, where that leads, and above 1 how often that
@@ -6187,7 +6288,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
-    if (conn->walks) { /* at once, and nobody is told */
+    if (conn->walks || rlock__conn_renews(conn)) { /* at once, and nobody is told */
         conn->strayed = false;
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;
@@ -7336,6 +7437,10 @@ static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);
+    if (rlock__conn_renews(conn)) { /* the same address, with newer credentials */
+        conn->walks = false;
+        return;
+    }
     if (more) {
         return;
     }
@@ -7604,6 +7709,200 @@ static void rlock__quarantine_free(rlock__redis *redis) {
 #endif /* RLOCK__HAS_REPLICAS */
 
 /* ------------------------------------------------------------------------------------------------
+ * >>redis-credentials - credentials that are replaced while connections live
+ *
+ * The command connection, and that to a Sentinel, are sent AUTH: the server executes what stands
+ * before it with the old rights, and what comes behind it with the new ones. If it refuses the
+ * AUTH, the connection keeps the rights that it had. An acquire that is refused while an AUTH is
+ * out was sent before it, and is sent once more behind it.
+ *
+ * The push connection is subscribed, where RESP2 allows no AUTH, and a server that knows when the
+ * old token ends closes it then. So it is opened anew, as soon as the command connection's AUTH was
+ * accepted: not with credentials that are refused. No wake-up is lost by that: waiters poll until
+ * it listens again, and then each looks at its key, as after every push connection that was lost.
+ *
+ * If a handshake is refused that used the old credentials, another one begins at once.
+ */
+
+#if RLOCK__HAS_CREDENTIALS
+
+/* Returns how often those of a connection were replaced. */
+static uint32_t rlock__credentials_count(const rlock__conn *conn) {
+#if RLOCK__HAS_SENTINEL
+    if (rlock__is_sentinel(conn)) {
+        return conn->redis->sentinel->credentials;
+    }
+#endif
+    return conn->redis->credentials;
+}
+
+/* An attempt to connect begins. */
+static void rlock__credentials_opens(rlock__conn *conn) {
+    conn->renews = false;
+}
+
+/* The handshake uses those that are there now. */
+static void rlock__credentials_used(rlock__conn *conn) {
+    conn->credentials = rlock__credentials_count(conn);
+}
+
+/* The handshake is refused: where newer ones are there they are tried before anybody is told. */
+static void rlock__credentials_refused(rlock__conn *conn, rlock_fault fault) {
+    RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
+    conn->renews = fault == RLOCK_FAULT_AUTH && conn->credentials != rlock__credentials_count(conn);
+}
+
+/* True if an acquire is refused that was sent before an AUTH which is not answered yet. */
+static bool rlock__credentials_again(const rlock__redis *redis, const rlock_request *request,
+                                     const redisReply *reply) {
+    return redis->auths && request->op == RLOCK_OP_ACQUIRE && reply->type == REDIS_REPLY_ERROR &&
+           rlock__classify(reply->str) == RLOCK_FAULT_AUTH && rlock__undone(request, reply->str);
+}
+
+/* The push connection is opened anew, unless it uses the new ones already. */
+static void rlock__credentials_push(rlock__redis *redis) {
+    rlock__conn *push = &redis->push;
+    if (push->state >= RLOCK__CONN_HANDSHAKE && push->credentials != redis->credentials) {
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "it is opened anew with new credentials");
+        push->renews = true;
+    }
+}
+
+static void rlock__on_credentials(redisAsyncContext *ac, void *raw, void *data) {
+    rlock__conn *conn = (rlock__conn *)ac->data;
+    const redisReply *reply = (const redisReply *)raw;
+    rlock__redis *redis;
+    bool main;
+    (void)data;
+    if (!conn) {
+        return;
+    }
+    redis = conn->redis;
+    main = conn == &redis->commands;
+    RLOCK_ASSERT(!main || redis->auths);
+    redis->auths -= main;
+    if (!reply) {
+        return;
+    }
+    rlock__conn_answered(conn);
+    if (reply->type == REDIS_REPLY_ERROR) {
+        rlock__conn_log(conn, RLOCK_LOG_WARNING, "new credentials are refused", reply->str);
+        rlock__conn_report_text(conn, RLOCK_REPORT_REFUSED, 0, reply->str);
+    } else if (reply->type != REDIS_REPLY_STATUS) {
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
+    } else if (main && !redis->auths) {
+        rlock__conn_log(conn, RLOCK_LOG_INFO, "new credentials are accepted", NULL);
+        rlock__credentials_push(redis);
+    }
+}
+
+/* Sends AUTH on a connection that is in use, if it was told others last. One without a password
+ * keeps what it has. */
+static void rlock__credentials_tell(rlock__conn *conn) {
+    rlock__redis *redis = conn->redis;
+    const char *user = redis->username, *password = redis->password;
+    bool main = conn == &redis->commands;
+#if RLOCK__HAS_SENTINEL
+    if (rlock__is_sentinel(conn)) {
+        user = redis->sentinel->username;
+        password = redis->sentinel->password;
+    }
+#endif
+    if (conn == &redis->push || !rlock__conn_usable(conn) || !password ||
+        conn->credentials == rlock__credentials_count(conn)) {
+        return;
+    }
+    rlock__credentials_used(conn);
+    rlock__put_words(redis, "AUTH", user ? 2 : 1);
+    if (user) {
+        rlock__put_text(redis, user);
+    }
+    rlock__put_text(redis, password);
+    redis->auths += main;
+    if (!rlock__conn_say(conn, rlock__on_credentials, NULL)) {
+        redis->auths -= main;
+    }
+}
+
+/* Tells a connection of new ones; if the old ones were refused, it tries these at once. */
+static void rlock__credentials_arrive(rlock__conn *conn) {
+    rlock_client *client = conn->redis->client;
+    if (conn->state == RLOCK__CONN_DOWN && conn->timer.index && conn->fault == RLOCK_FAULT_AUTH) {
+        rlock_timer_set(client, &conn->timer, 0);
+    }
+    rlock__credentials_tell(conn);
+}
+
+/* Replaces two texts by copies of others. False: no memory, and nothing has changed. */
+static bool rlock__credentials_copy(char **username, char **password, const char *its_username,
+                                    const char *its_password) {
+    bool failed = false;
+    char *user = rlock__copy_text(its_username, &failed);
+    char *word = rlock__copy_text(its_password, &failed);
+    if (failed) {
+        rlock__dealloc(user);
+        rlock__dealloc(word);
+        return false;
+    }
+    rlock__dealloc(*username);
+    rlock__dealloc(*password);
+    *username = user;
+    *password = word;
+    return true;
+}
+
+#if RLOCK__HAS_SENTINEL
+static int rlock__sentinel_set_credentials(rlock__redis *redis, const char *username,
+                                           const char *password) {
+    rlock__sentinel *sentinel = redis->sentinel;
+    if (!sentinel) {
+        return RLOCK_ERR_ARG;
+    }
+    if (!rlock__credentials_copy(&sentinel->username, &sentinel->password, username, password)) {
+        return RLOCK_ERR_NOMEM;
+    }
+    sentinel->credentials++;
+    rlock__credentials_arrive(&sentinel->conn);
+    rlock__credentials_arrive(&redis->commands); /* it waits for what the Sentinels know */
+    return RLOCK_OK;
+}
+#endif
+
+static int rlock__redis_set_credentials(void *state, bool sentinels, const char *username,
+                                        const char *password) {
+    rlock__redis *redis = (rlock__redis *)state;
+    size_t room = RLOCK__ROOM + rlock__length(username) + rlock__length(password);
+    RLOCK_ASSERT(!redis->closing);
+    if (!rlock__reserve(redis, room)) {
+        return RLOCK_ERR_NOMEM;
+    }
+    if (sentinels) {
+#if RLOCK__HAS_SENTINEL
+        return rlock__sentinel_set_credentials(redis, username, password);
+#else
+        return RLOCK_ERR_ARG;
+#endif
+    }
+    if (!rlock__credentials_copy(&redis->username, &redis->password, username, password)) {
+        return RLOCK_ERR_NOMEM;
+    }
+    redis->credentials++;
+    rlock__credentials_arrive(&redis->commands);
+    return RLOCK_OK;
+}
+
+#else
+
+#define rlock__credentials_opens(conn) (void)(conn)
+#define rlock__credentials_used(conn) (void)(conn)
+#define rlock__credentials_refused(conn, fault) (void)(conn)
+#define rlock__credentials_tell(conn) (void)(conn)
+#define rlock__credentials_again(redis, request, reply) false
+#define rlock__redis_set_credentials NULL
+
+#endif /* RLOCK__HAS_CREDENTIALS */
+
+/* ------------------------------------------------------------------------------------------------
  * >>redis-handshake - a connection from the first attempt until it can be used
  */
 
@@ -7633,6 +7932,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->state = RLOCK__CONN_READY;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
+    rlock__credentials_tell(conn);
     if (rlock__is_sentinel(conn)) {
         rlock__sentinel_ask(redis);
         return;
@@ -7707,6 +8007,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
+        rlock__credentials_refused(conn, rlock__classify(reply->str));
         rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
         return;
     }
@@ -7802,6 +8103,9 @@ static void rlock__conn_handshake(rlock__conn *conn) {
         last[RLOCK__STEP_AUTH] = redis->sentinel->password;
     }
 #endif
+    if (!conn->step) {
+        rlock__credentials_used(conn);
+    }
     while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
         if (last[conn->step]) {
             rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
@@ -8061,6 +8365,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     RLOCK_ASSERT(!conn->failing && !conn->outstanding);
     conn->state = RLOCK__CONN_OPENING;
     conn->error_kept = conn->walks = conn->moved = conn->refused = false;
+    rlock__credentials_opens(conn);
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));
@@ -8531,6 +8836,10 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
                 (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
+    }
+    if (rlock__credentials_again(redis, request, reply)) {
+        rlock__request_again(redis, request, RLOCK__AS_BEST);
+        return true;
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__AS_SCRIPT);
@@ -9284,7 +9593,8 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_flush,
                                                rlock__redis_refuses,
                                                NULL,
-                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                               rlock__redis_set_credentials};
 
 #if RLOCK__HAS_URL
 
@@ -10826,6 +11136,34 @@ static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+#if RLOCK__HAS_CREDENTIALS
+/* Gives them to all nodes that are there, and to those that come. */
+static int rlock__cluster_set_credentials(void *state, bool sentinels, const char *username,
+                                          const char *password) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    int status = RLOCK_OK;
+    uint32_t i;
+    if (sentinels) {
+        return RLOCK_ERR_ARG;
+    }
+    if (!rlock__credentials_copy(&cluster->texts[0], &cluster->texts[1], username, password)) {
+        return RLOCK_ERR_NOMEM;
+    }
+    cluster->config.username = cluster->texts[0];
+    cluster->config.password = cluster->texts[1];
+    for (i = 0; i < cluster->node_count; i++) {
+        const rlock__node *node = cluster->nodes[i];
+        if (node && node->redis &&
+            rlock__redis_set_credentials(node->redis, false, username, password) != RLOCK_OK) {
+            status = RLOCK_ERR_NOMEM;
+        }
+    }
+    return status;
+}
+#else
+#define rlock__cluster_set_credentials NULL
+#endif
+
 static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_open,
                                                  rlock__cluster_close,
@@ -10835,7 +11173,8 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_flush,
                                                  rlock__cluster_refuses,
                                                  rlock__cluster_pushes,
-                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                                 rlock__cluster_set_credentials};
 
 #endif /* RLOCK__HAS_CLUSTER */
 
@@ -12279,6 +12618,27 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+#if RLOCK__HAS_CREDENTIALS
+/* Gives them to each server whose store takes some. */
+static int rlock__quorum_set_credentials(void *state, bool sentinels, const char *username,
+                                         const char *password) {
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
+    int status = RLOCK_ERR_ARG, i;
+    for (i = 0; i < quorum->count; i++) {
+        const rlock__server *server = &quorum->servers[i];
+        int its = server->store->set_credentials
+                      ? server->store->set_credentials(server->state, sentinels, username, password)
+                      : RLOCK_ERR_ARG;
+        if (its == RLOCK_ERR_NOMEM || status == RLOCK_ERR_ARG) {
+            status = its;
+        }
+    }
+    return status;
+}
+#else
+#define rlock__quorum_set_credentials NULL
+#endif
+
 static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_open,
                                                 rlock__quorum_close,
@@ -12288,7 +12648,8 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_flush,
                                                 rlock__quorum_refuses,
                                                 NULL,
-                                                RLOCK_STORE_STAYS};
+                                                RLOCK_STORE_STAYS,
+                                                rlock__quorum_set_credentials};
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__members_free(store);
@@ -12530,7 +12891,8 @@ static const rlock_store rlock__both_store = {NULL,
                                               rlock__quorum_flush,
                                               rlock__both_refuses,
                                               NULL,
-                                              0};
+                                              0,
+                                              rlock__quorum_set_credentials};
 
 void rlock_both_free(rlock_store *store) {
     rlock__members_free(store);
@@ -15829,9 +16191,23 @@ const char *rlock_reason_str(rlock_reason reason) {
 }
 
 const char *rlock_report_str(rlock_report_kind kind) {
-    static const char *const words[] = {"unknown", "asked",    "granted",   "failed",
-                                        "renewed", "released", "handed on", "lost",
-                                        "let go",  "cleaned",  "connected", "disconnected"};
+    static const char *const words[] = {
+        "unknown",
+#if RLOCK__HAS_REPORTS
+        "asked",
+        "granted",
+        "failed",
+        "renewed",
+        "released",
+        "handed on",
+        "lost",
+        "let go",
+        "cleaned",
+        "connected",
+        "disconnected",
+        "refused",
+#endif
+    };
     return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
 }
 
@@ -16241,6 +16617,66 @@ int rlock_client_drain(rlock_client *client, int64_t drain_ms, rlock_client_call
                        void *user) {
     return rlock__client_ends(client, drain_ms, done, user, true);
 }
+
+#if RLOCK__HAS_CREDENTIALS
+
+/* Gives them to the store. Returns what is wrong with that, or NULL. */
+static const char *rlock__credentials_give(rlock_client *client, bool sentinels,
+                                           const char *username, const char *password,
+                                           int *status) {
+    const rlock_store *store = client->store;
+    *status = RLOCK_ERR_ARG;
+    if (username && !password) {
+        return RLOCK__TEXT("a username without a password");
+    }
+    if (!store->set_credentials) {
+        return RLOCK__TEXT("the store takes no credentials");
+    }
+    *status = rlock__hide_passing(client, sentinels, password);
+    if (*status == RLOCK_OK) {
+        *status = store->set_credentials(client->store_state, sentinels, username, password);
+    }
+    return sentinels ? RLOCK__TEXT("the store asks no Sentinels")
+                     : RLOCK__TEXT("the store takes no credentials");
+}
+
+static int rlock__credentials_set(rlock_client *client, bool sentinels, const char *username,
+                                  const char *password) {
+    const char *wrong;
+    int status;
+    if (!client) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__call_forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (client->life == RLOCK__CLOSED) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    wrong = rlock__credentials_give(client, sentinels, username, password, &status);
+    if (status == RLOCK_ERR_ARG) {
+        rlock__log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
+    }
+    if (status == RLOCK_OK && !client->up && client->fault == RLOCK_FAULT_AUTH) {
+        client->fault = RLOCK_FAULT_DOWN; /* of the former ones: nobody is told of it any more */
+        rlock__set_text(client, &client->fault_text, NULL);
+    }
+    client->unsent = true;
+    rlock__leave(client);
+    return status;
+}
+
+int rlock_client_set_credentials(rlock_client *client, const char *username, const char *password) {
+    return rlock__credentials_set(client, false, username, password);
+}
+
+int rlock_client_set_sentinel_credentials(rlock_client *client, const char *username,
+                                          const char *password) {
+    return rlock__credentials_set(client, true, username, password);
+}
+
+#endif /* RLOCK__HAS_CREDENTIALS */
 
 void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     if (!out) {
@@ -17092,4 +17528,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b185f7837d07dc3e */
+/* tools/join makes this file of src/: edit that. Digest of all above: c4e33a4b18ac613c */

@@ -1549,7 +1549,8 @@ static inline rlock_testing *rlock__testing_process(struct rlock__testing_world 
                                           rlock__testing_flush,
                                           rlock__testing_refuses,
                                           NULL,
-                                          RLOCK_STORE_STAYS};
+                                          RLOCK_STORE_STAYS,
+                                          NULL};
     rlock_testing *t = world ? (rlock_testing *)calloc(1, sizeof *t) : NULL;
     if (!t) {
         if (world && !world->processes) {

@@ -350,7 +350,7 @@ static int file_open(const rlock_store *store, rlock_client *client,
 static int file_store_new(rlock_store **out, const char *folder) {
     static const rlock_store functions = {NULL,        file_open,  file_close, file_submit,
                                           file_forget, file_watch, file_flush, file_refuses,
-                                          NULL,        0};
+                                          NULL,        0,          NULL};
     rlock_store *store = (rlock_store *)calloc(1, sizeof *store + strlen(folder) + 1);
     *out = store;
     if (!store) {

@@ -203,6 +203,7 @@
  *     RLOCK_WITH_MEMORY   rlock_memory_new
  *     RLOCK_WITH_REPORTS  config.on_event
  *     RLOCK_WITH_DESCRIPTIONS  config.description; with RLOCK_WITH_KINDS also rlock_describe
+ *     RLOCK_WITH_CREDENTIALS  rlock_client_set_credentials
  *     RLOCK_WITH_TEXTS    sentences: rlock_strerror says "ERR_BUSY" without them, and the log
  *                         does not say what is wrong with an argument
  *
@@ -298,6 +299,8 @@ extern "C" {
 #include "store/redis/sentinel.h"
 
 #include "store/redis/quarantine.h"
+
+#include "store/redis/credentials.h"
 
 #include "store/redis/handshake.h"
 

@@ -2161,7 +2161,8 @@ static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
                                           rlock__zk_flush,
                                           rlock__zk_refuses,
                                           NULL,
-                                          0}; /* a node lives with its session */
+                                          0, /* a node lives with its session */
+                                          NULL};
     rlock__zk_store *store;
     if (!out || !url) {
         return RLOCK_ERR_ARG;

@@ -442,6 +442,77 @@ static void password_on_one_side_is_sent_there_alone(void **state) {
     }
 }
 
+#if RLOCK__HAS_CREDENTIALS
+
+/* Each of the two has another user, and another password from now on. */
+static void credentials_of_both_sides_may_change_while_it_holds(void **state) {
+    rlock_config config = config_of();
+    int primary = named_by(0), i;
+    rlock_client *client;
+    struct owner *o;
+    char only[32];
+
+    (void)state;
+    tell(ask(&nodes[primary], "ACL SETUSER locker reset on >first ~* &* +@all"));
+    for (i = 0; i < NODES; i++) {
+        tell(ask(&sentinels[i], "ACL SETUSER watcher reset on >one allchannels +@all"));
+    }
+    config.username = "locker";
+    config.password = "first";
+    config.sentinel_username = "watcher";
+    config.sentinel_password = "one";
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    assert_int_equal(owner_acquire(o, 5000, 0), RLOCK_OK);
+    tell(ask(&nodes[primary], "ACL SETUSER locker resetpass >second"));
+    for (i = 0; i < NODES; i++) {
+        tell(ask(&sentinels[i], "ACL SETUSER watcher resetpass >two"));
+    }
+    assert_int_equal(rlock_client_set_credentials(client, "locker", "second"), RLOCK_OK);
+    assert_int_equal(rlock_client_set_sentinel_credentials(client, "watcher", "two"), RLOCK_OK);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    for (i = 0; i < NODES; i++) {
+        freeReplyObject(ask(&sentinels[i], "CLIENT KILL USER watcher"));
+    }
+    tell(ask(&nodes[primary], "CLIENT KILL USER locker"));
+    assert_true(kit_until(kit_is_down, client, 5000));
+    assert_true(kit_until(kit_is_up, client, 10000));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    assert_int_equal(o->seen[RLOCK_LOST], 0);
+    assert_null(strstr(kit_log_text, "WRONGPASS"));
+    for (i = 0; i < NODES; i++) { /* the former ones are refused there: these were used */
+        tell(ask(&sentinels[i], "ACL SETUSER watcher resetpass >three"));
+    }
+    tell(ask(&nodes[primary], "ACL SETUSER locker resetpass >third"));
+    for (i = 0; i < NODES; i++) {
+        freeReplyObject(ask(&sentinels[i], "CLIENT KILL USER watcher"));
+    }
+    tell(ask(&nodes[primary], "CLIENT KILL USER locker"));
+    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_ERR_AUTH);
+    assert_int_equal(rlock_client_set_sentinel_credentials(client, "watcher", "three"), RLOCK_OK);
+    assert_int_equal(rlock_client_set_credentials(client, "locker", "third"), RLOCK_OK);
+    assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 0), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    snprintf(only, sizeof only, "127.0.0.1:%d", sentinels[0].port);
+    config.sentinels = only; /* it stands still, so its refusal comes after the newer password */
+    config.password = "third";
+    config.command_timeout_ms = 20000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    server_pause(&sentinels[0]);
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 0, owner_told, o), RLOCK_OK);
+    kit_run(100);
+    assert_int_equal(rlock_client_set_sentinel_credentials(client, "watcher", "three"), RLOCK_OK);
+    server_resume(&sentinels[0]);
+    assert_int_equal(owner_wait(o, RLOCK_ACQUIRED, 10000), RLOCK_OK);
+    for (i = 0; i < NODES; i++) {
+        server_kill9(&sentinels[i]); /* the users are forgotten */
+    }
+}
+
+#endif
+
 /* To Sentinel 127.1 is an address, and to the loop's resolver; to the library it is a name. */
 static void name_that_a_sentinel_tells_is_resolved_or_refused(void **state) {
     rlock_config config = config_of();
@@ -599,6 +670,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(address_that_is_mapped_is_reached_through_a_failover,
                                         test_begins, far_test_ends),
         TEST(password_on_one_side_is_sent_there_alone),
+#if RLOCK__HAS_CREDENTIALS
+        TEST(credentials_of_both_sides_may_change_while_it_holds),
+#endif
     };
 
     if (argc > 1) {

@@ -605,8 +605,9 @@ static void chaos_close(void *state) {
     line->client = NULL;
 }
 
-static const rlock_store chaos = {NULL,        chaos_open,  chaos_close, chaos_submit, chaos_forget,
-                                  chaos_watch, chaos_flush, NULL,        NULL,         0};
+static const rlock_store chaos = {NULL,         chaos_open,  chaos_close, chaos_submit,
+                                  chaos_forget, chaos_watch, chaos_flush, NULL,
+                                  NULL,         0,           NULL};
 
 static void tamper(void) {
     int key = (int)roll(KEYS);

@@ -41,6 +41,7 @@
 #include "unit_deadline.h"
 #include "unit_elect.h"
 #include "unit_hook.h"
+#include "unit_credentials.h"
 
 /* The list of tests: those of the files above, and one for each cell of the three tables. A test
  * that needs a part of rlock.h is in the list where that part is in the build. */
@@ -49,6 +50,7 @@
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define ELECTION(name) cmocka_unit_test_setup_teardown(name, setup_election, teardown_election)
 #define HOOKED(name) cmocka_unit_test_setup_teardown(name, setup_hooked, teardown)
+#define CREDENTIALS(name) cmocka_unit_test_setup_teardown(name, setup_credentials, teardown)
 #define LOGGED(name) cmocka_unit_test_setup_teardown(name, setup_logged, teardown)
 #define STOPPED(name) cmocka_unit_test_setup_teardown(name, setup_stopped, teardown)
 
@@ -499,6 +501,14 @@ static const struct CMUnitTest singles[] = {
     HOOKED(child_that_an_acquire_after_a_release_made_is_not_told_of_that_release),
     HOOKED(child_that_the_report_of_a_loss_made_is_told_of_no_other_loss),
     HOOKED(renewal_that_is_answered_before_the_grant_is_told_is_not_reported),
+#endif
+#if RLOCK__HAS_CREDENTIALS
+    CREDENTIALS(new_credentials_reach_the_store_and_are_flushed),
+    CREDENTIALS(credentials_that_cannot_be_taken_are_refused_with_a_log_line),
+    CREDENTIALS(credentials_need_memory_and_a_client_that_is_open),
+    CREDENTIALS(old_and_new_passwords_are_hidden_and_older_ones_forgotten),
+    CREDENTIALS(wait_that_ends_before_newer_ones_are_tried_is_not_told_auth),
+    CREDENTIALS(credentials_may_be_set_from_a_callback),
 #endif
     CASE(words_of_the_last_fault_are_told_though_the_connection_is_back),
     CASE(words_of_a_renewal_that_failed_are_told_until_one_succeeds),

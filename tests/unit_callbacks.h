@@ -19,6 +19,7 @@ enum {
     F_FREE,
     F_CLIENT_FREE,
     F_READ,
+    F_CREDENTIALS,
 #if RLOCK__HAS_TOKENS
     F_RELEASE_AFTER,
     F_ADOPT,
@@ -44,26 +45,44 @@ static const char *const function_names[FUNCTIONS] = {
     "rlock_new",
     "rlock_free",
     "rlock_client_free",
-    "every reading function" OF_TOKENS("rlock_release_after", "rlock_adopt")};
+    "every reading function",
+    "set_credentials" OF_TOKENS("rlock_release_after", "rlock_adopt")};
 
 /* What each function returns in a callback; 0 also for those that return nothing. */
 static const int returns_in[PLACES][FUNCTIONS] = {
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0,
      0 OF_TOKENS(RLOCK_OK, RLOCK_ERR_STATE)},
-    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+    {RLOCK_ERR_STATE, RLOCK_OK, RLOCK_OK, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0,
      0 OF_TOKENS(RLOCK_OK, RLOCK_ERR_STATE)},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0,
      0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_OK)},
-    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0,
+    {RLOCK_OK, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, 0, 0, 0, 0, 0, 0,
      0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_OK)},
     {RLOCK_ERR_CLOSED, RLOCK_ERR_NOT_HELD, RLOCK_ERR_NOT_HELD, RLOCK_ERR_STATE, RLOCK_ERR_STATE,
-     RLOCK_ERR_STATE, RLOCK_ERR_CLOSED, 0, 0, 0 OF_TOKENS(RLOCK_ERR_NOT_HELD, RLOCK_ERR_CLOSED)},
+     RLOCK_ERR_STATE, RLOCK_ERR_CLOSED, 0, 0, 0,
+     (RLOCK__HAS_CREDENTIALS ? RLOCK_ERR_CLOSED : 0)OF_TOKENS(RLOCK_ERR_NOT_HELD,
+                                                              RLOCK_ERR_CLOSED)},
 };
 
 static struct {
     int place, function, returned, calls;
     struct owner *subject;
 } pair;
+
+static int take_no_credentials(void *state, bool sentinels, const char *username,
+                               const char *password) {
+    (void)state, (void)sentinels, (void)username, (void)password;
+    return RLOCK_OK;
+}
+
+static int set_credentials(void) {
+    g.store.store.set_credentials = take_no_credentials;
+#if RLOCK__HAS_CREDENTIALS
+    return rlock_client_set_credentials(g.client, "shop", "secret");
+#else
+    return RLOCK_OK;
+#endif
+}
 
 static int read_everything(const rlock *lock) {
     size_t length = 0;
@@ -102,6 +121,7 @@ static int call_function(struct owner *owner, int function) {
                                        owner_on_event, owner),
                            RLOCK_ACQUIRED);
 #endif
+    case F_CREDENTIALS: return set_credentials();
     default: return read_everything(owner->lock);
     }
 }

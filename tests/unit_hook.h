@@ -12,7 +12,7 @@ struct noted { /* one report, with copies of what it points to */
 static struct {
     struct noted all[REPORTS];
     int count, read;
-    int counts[RLOCK_REPORT_DISCONNECTED + 1];
+    int counts[RLOCK_REPORT_REFUSED + 1];
     void (*react)(const rlock_report *report);
 } hook;
 
@@ -23,7 +23,7 @@ static void copy_text(char *copy, size_t room, const char *text) {
 static void on_report(void *user, const rlock_report *report) {
     struct noted *noted = &hook.all[hook.count++];
     assert_ptr_equal(user, &hook);
-    BETWEEN(report->kind, RLOCK_REPORT_ASKED, RLOCK_REPORT_DISCONNECTED);
+    BETWEEN(report->kind, RLOCK_REPORT_ASKED, RLOCK_REPORT_REFUSED);
     BETWEEN(hook.count, 1, REPORTS);
     SAME(report->now_us, now_us());
     BETWEEN(report->span_us, 0, INT64_MAX);
@@ -521,8 +521,9 @@ static void each_kind_of_report_has_a_word(void **state) {
     assert_string_equal(rlock_report_str(RLOCK_REPORT_ASKED), "asked");
     assert_string_equal(rlock_report_str(RLOCK_REPORT_HANDED_ON), "handed on");
     assert_string_equal(rlock_report_str(RLOCK_REPORT_DISCONNECTED), "disconnected");
+    assert_string_equal(rlock_report_str(RLOCK_REPORT_REFUSED), "refused");
     assert_string_equal(rlock_report_str((rlock_report_kind)0), "unknown");
-    assert_string_equal(rlock_report_str((rlock_report_kind)12), "unknown");
+    assert_string_equal(rlock_report_str((rlock_report_kind)13), "unknown");
 }
 
 /* What the library does in a program of its own: requests, looks at the clock, allocations. */

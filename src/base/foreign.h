@@ -11,11 +11,15 @@
 #define RLOCK__SECRET_ALONE 4u /* a shorter secret is one only where it stands alone */
 #define RLOCK__SECRET_PART 16u /* so much of its beginning is hidden too: servers cut arguments */
 #define RLOCK__SECRET_CUT 63u  /* a text of so many bytes may have been cut at its end */
+#define RLOCK__SECRETS_KEPT 8u /* so many passwords that were replaced stay hidden */
 
 /* What is hidden wherever it stands. */
 typedef struct rlock__secret {
     struct rlock__secret *next;
     const char *text; /* not empty */
+#if RLOCK__HAS_CREDENTIALS
+    uint8_t passing; /* another one may replace it: 1, or 2 if Sentinels take it; else 0 */
+#endif
 } rlock__secret;
 
 static bool rlock__alnum(char c) {

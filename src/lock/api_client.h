@@ -54,9 +54,23 @@ const char *rlock_reason_str(rlock_reason reason) {
 }
 
 const char *rlock_report_str(rlock_report_kind kind) {
-    static const char *const words[] = {"unknown", "asked",    "granted",   "failed",
-                                        "renewed", "released", "handed on", "lost",
-                                        "let go",  "cleaned",  "connected", "disconnected"};
+    static const char *const words[] = {
+        "unknown",
+#if RLOCK__HAS_REPORTS
+        "asked",
+        "granted",
+        "failed",
+        "renewed",
+        "released",
+        "handed on",
+        "lost",
+        "let go",
+        "cleaned",
+        "connected",
+        "disconnected",
+        "refused",
+#endif
+    };
     return rlock__word(words, sizeof words / sizeof *words, (unsigned)kind);
 }
 
@@ -466,6 +480,66 @@ int rlock_client_drain(rlock_client *client, int64_t drain_ms, rlock_client_call
                        void *user) {
     return rlock__client_ends(client, drain_ms, done, user, true);
 }
+
+#if RLOCK__HAS_CREDENTIALS
+
+/* Gives them to the store. Returns what is wrong with that, or NULL. */
+static const char *rlock__credentials_give(rlock_client *client, bool sentinels,
+                                           const char *username, const char *password,
+                                           int *status) {
+    const rlock_store *store = client->store;
+    *status = RLOCK_ERR_ARG;
+    if (username && !password) {
+        return RLOCK__TEXT("a username without a password");
+    }
+    if (!store->set_credentials) {
+        return RLOCK__TEXT("the store takes no credentials");
+    }
+    *status = rlock__hide_passing(client, sentinels, password);
+    if (*status == RLOCK_OK) {
+        *status = store->set_credentials(client->store_state, sentinels, username, password);
+    }
+    return sentinels ? RLOCK__TEXT("the store asks no Sentinels")
+                     : RLOCK__TEXT("the store takes no credentials");
+}
+
+static int rlock__credentials_set(rlock_client *client, bool sentinels, const char *username,
+                                  const char *password) {
+    const char *wrong;
+    int status;
+    if (!client) {
+        return RLOCK_ERR_ARG;
+    }
+    if (rlock__call_forked(client)) {
+        return RLOCK_ERR_STATE;
+    }
+    if (client->life == RLOCK__CLOSED) {
+        return RLOCK_ERR_CLOSED;
+    }
+    rlock__enter(client);
+    wrong = rlock__credentials_give(client, sentinels, username, password, &status);
+    if (status == RLOCK_ERR_ARG) {
+        rlock__log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
+    }
+    if (status == RLOCK_OK && !client->up && client->fault == RLOCK_FAULT_AUTH) {
+        client->fault = RLOCK_FAULT_DOWN; /* of the former ones: nobody is told of it any more */
+        rlock__set_text(client, &client->fault_text, NULL);
+    }
+    client->unsent = true;
+    rlock__leave(client);
+    return status;
+}
+
+int rlock_client_set_credentials(rlock_client *client, const char *username, const char *password) {
+    return rlock__credentials_set(client, false, username, password);
+}
+
+int rlock_client_set_sentinel_credentials(rlock_client *client, const char *username,
+                                          const char *password) {
+    return rlock__credentials_set(client, true, username, password);
+}
+
+#endif /* RLOCK__HAS_CREDENTIALS */
 
 void rlock_client_stats(const rlock_client *client, rlock_stats *out) {
     if (!out) {

@@ -211,6 +211,27 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
  * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
+/* Replaces the credentials that the client gives to its server, as tokens of minutes need it. All
+ * that it holds stays held. Both texts are copied, and the password is hidden in the log as those
+ * of the config are. Every later handshake uses them. A living connection to Redis is sent AUTH at
+ * once. If the server refuses that, the connection goes on as it was: the log and
+ * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH while newer credentials have not
+ * been tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
+ * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes the
+ * password alone, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
+ * the part CREDENTIALS.
+ * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
+ * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
+ * as that inside the process and ZooKeeper; a log line says which), RLOCK_ERR_NOMEM (of several
+ * servers some may have them: call it again), RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (a
+ * shutdown has closed the client). */
+#if RLOCK__HAS_CREDENTIALS
+RLOCK_API int rlock_client_set_credentials(rlock_client *client, const char *username,
+                                           const char *password);
+RLOCK_API int rlock_client_set_sentinel_credentials(rlock_client *client, const char *username,
+                                                    const char *password);
+#endif
+
 /* Releases every hold with one non-blocking write, closes the connections and frees the client.
  * The socket takes some thousand releases at once; a hold whose release it does not take ends with
  * its lease. So may every hold if an answer is on its way at that moment: a server that cannot

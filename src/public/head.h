@@ -62,6 +62,12 @@
 #define RLOCK__HAS_TOKENS 0
 #endif
 
+#if !defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_CREDENTIALS)
+#define RLOCK__HAS_CREDENTIALS 1
+#else
+#define RLOCK__HAS_CREDENTIALS 0
+#endif
+
 #if RLOCK__HAS_REDIS && (!defined(RLOCK_MINIMAL) || defined(RLOCK_WITH_URL))
 #define RLOCK__HAS_URL 1
 #else

@@ -18,21 +18,23 @@
  * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. The frees of a handle or a client
  * end what they end in a report too. In a forked child nothing is reported. */
 typedef enum rlock_report_kind {
-    RLOCK_REPORT_ASKED = 1,   /* an acquire began: it was accepted, or the release that it follows
-                                 has ended. One of a held re-entrant handle is none */
-    RLOCK_REPORT_GRANTED,     /* the callback of the acquire is about to be told RLOCK_OK */
-    RLOCK_REPORT_FAILED,      /* an acquire ended without a hold */
-    RLOCK_REPORT_RENEWED,     /* a renewal succeeded, by hand or by the watchdog */
-    RLOCK_REPORT_RELEASED,    /* a hold ended: its handle was released or freed */
-    RLOCK_REPORT_HANDED_ON,   /* a hold ended: it goes to this client's next waiter, without the
+    RLOCK_REPORT_ASKED = 1, /* an acquire began: it was accepted, or the release that it follows
+                               has ended. One of a held re-entrant handle is none */
+    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to be told RLOCK_OK */
+    RLOCK_REPORT_FAILED,    /* an acquire ended without a hold */
+    RLOCK_REPORT_RENEWED,   /* a renewal succeeded, by hand or by the watchdog */
+    RLOCK_REPORT_RELEASED,  /* a hold ended: its handle was released or freed */
+    RLOCK_REPORT_HANDED_ON, /* a hold ended: it goes to this client's next waiter, without the
                                server (config.handovers) */
-    RLOCK_REPORT_LOST,        /* a hold ended: it was lost. on_lost is called after that, unless the
+    RLOCK_REPORT_LOST,      /* a hold ended: it was lost. on_lost is called after that, unless the
                                handle is released or freed in between */
-    RLOCK_REPORT_LET_GO,      /* the release is over: what its callback is told */
-    RLOCK_REPORT_CLEANED,     /* a token for which nobody waited any more is gone from the server */
-    RLOCK_REPORT_CONNECTED,   /* a connection can be used */
-    RLOCK_REPORT_DISCONNECTED /* a connection ended, or an attempt to connect; also if the client
-                                 itself closes it, and when it is freed */
+    RLOCK_REPORT_LET_GO,    /* the release is over: what its callback is told */
+    RLOCK_REPORT_CLEANED,   /* a token for which nobody waited any more is gone from the server */
+    RLOCK_REPORT_CONNECTED, /* a connection can be used */
+    RLOCK_REPORT_DISCONNECTED, /* a connection ended, or an attempt to connect; also if the client
+                                  itself closes it, and when it is freed */
+    RLOCK_REPORT_REFUSED       /* a connection that is in use refused new credentials, and goes on
+                                  as it was */
 } rlock_report_kind;
 
 /* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
@@ -60,11 +62,12 @@ typedef struct rlock_report {
     const char *where;     /* of a connection: "127.0.0.1:6379", or the path of a socket; NULL if
                               config.connect made it, and of all others */
     int64_t begun_us; /* when the first acquire of the handle began, by now_us; 0 if lock is NULL */
-    const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. Or NULL */
+    const char *text; /* FAILED, LET_GO, LOST: as the event has it. DISCONNECTED: why. REFUSED: the
+                         server's words. Or NULL */
 } rlock_report;
 
 /* One word for a report, in English, static: "granted", "handed on"; "unknown" for any other
- * number. */
+ * number, and without the part REPORTS. */
 RLOCK_API const char *rlock_report_str(rlock_report_kind kind);
 
 #endif /* RLOCK_PUBLIC_REPORT_H */

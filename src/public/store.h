@@ -266,6 +266,12 @@ typedef struct rlock_store {
 
     /* RLOCK_STORE_STAYS, RLOCK_STORE_ADOPTS, both or 0. */
     unsigned can;
+
+    /* Optional, of the part CREDENTIALS. Copies what later connections give to the server, or with
+     * `sentinels` to its Sentinels; an attempt to connect that the server refuses begins again with
+     * them. The password, NULL if there is none, is hidden already. Returns RLOCK_OK, or
+     * RLOCK_ERR_NOMEM: nothing has changed; or RLOCK_ERR_ARG: the store takes none. */
+    int (*set_credentials)(void *state, bool sentinels, const char *username, const char *password);
 } rlock_store;
 
 /* What a client gives to its store: the clock of this dispatch, and a fresh one; its id, a random

@@ -431,9 +431,40 @@ int rlock_client_hide(rlock_client *client, const char *secret) {
     memcpy(one + 1, secret, size);
     one->text = (const char *)(one + 1);
     one->next = client->secrets;
+#if RLOCK__HAS_CREDENTIALS
+    one->passing = 0;
+#endif
     client->secrets = one;
     return RLOCK_OK;
 }
+
+#if RLOCK__HAS_CREDENTIALS
+
+/* Hides a password that another one may replace, and of those that it replaces only the last ones:
+ * a client that lives for years gets one every few minutes. */
+static int rlock__hide_passing(rlock_client *client, bool sentinels, const char *secret) {
+    rlock__secret *first = client->secrets, **at = &client->secrets;
+    uint8_t kind = sentinels ? 2 : 1;
+    unsigned passed = 0;
+    int status = rlock_client_hide(client, secret);
+    if (client->secrets != first) {
+        client->secrets->passing = kind;
+    }
+    while (*at && secret) {
+        rlock__secret *one = *at;
+        bool former = one->passing == kind && strcmp(one->text, secret) != 0;
+        passed += former;
+        if (former && passed > RLOCK__SECRETS_KEPT) {
+            *at = one->next;
+            rlock__dealloc(one);
+        } else {
+            at = &one->next;
+        }
+    }
+    return status;
+}
+
+#endif /* RLOCK__HAS_CREDENTIALS */
 
 bool rlock_client_forked(const rlock_client *client) {
     return rlock__forked(client);

@@ -721,7 +721,8 @@ static const rlock_store rlock__memory_store = {NULL,
                                                 rlock__memory_flush,
                                                 NULL,
                                                 NULL,
-                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                                RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                                NULL};
 
 int rlock_memory_new(rlock_store **out) {
     rlock__memory *memory;

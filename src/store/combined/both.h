@@ -241,7 +241,8 @@ static const rlock_store rlock__both_store = {NULL,
                                               rlock__quorum_flush,
                                               rlock__both_refuses,
                                               NULL,
-                                              0};
+                                              0,
+                                              rlock__quorum_set_credentials};
 
 void rlock_both_free(rlock_store *store) {
     rlock__members_free(store);

@@ -1170,6 +1170,27 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+#if RLOCK__HAS_CREDENTIALS
+/* Gives them to each server whose store takes some. */
+static int rlock__quorum_set_credentials(void *state, bool sentinels, const char *username,
+                                         const char *password) {
+    const rlock__quorum *quorum = (const rlock__quorum *)state;
+    int status = RLOCK_ERR_ARG, i;
+    for (i = 0; i < quorum->count; i++) {
+        const rlock__server *server = &quorum->servers[i];
+        int its = server->store->set_credentials
+                      ? server->store->set_credentials(server->state, sentinels, username, password)
+                      : RLOCK_ERR_ARG;
+        if (its == RLOCK_ERR_NOMEM || status == RLOCK_ERR_ARG) {
+            status = its;
+        }
+    }
+    return status;
+}
+#else
+#define rlock__quorum_set_credentials NULL
+#endif
+
 static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_open,
                                                 rlock__quorum_close,
@@ -1179,7 +1200,8 @@ static const rlock_store rlock__quorum_store = {NULL,
                                                 rlock__quorum_flush,
                                                 rlock__quorum_refuses,
                                                 NULL,
-                                                RLOCK_STORE_STAYS};
+                                                RLOCK_STORE_STAYS,
+                                                rlock__quorum_set_credentials};
 
 void rlock_quorum_free(rlock_store *store) {
     rlock__members_free(store);

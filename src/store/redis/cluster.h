@@ -32,6 +32,7 @@
 #include "store/redis/resp.h"
 #include "store/redis/link.h"
 #include "store/redis/quarantine.h"
+#include "store/redis/credentials.h"
 #include "store/redis/store.h"
 #include "store/redis/cluster_map.h"
 
@@ -1010,6 +1011,34 @@ static int rlock__cluster_open(const rlock_store *store, rlock_client *client,
     return RLOCK_OK;
 }
 
+#if RLOCK__HAS_CREDENTIALS
+/* Gives them to all nodes that are there, and to those that come. */
+static int rlock__cluster_set_credentials(void *state, bool sentinels, const char *username,
+                                          const char *password) {
+    rlock__cluster *cluster = (rlock__cluster *)state;
+    int status = RLOCK_OK;
+    uint32_t i;
+    if (sentinels) {
+        return RLOCK_ERR_ARG;
+    }
+    if (!rlock__credentials_copy(&cluster->texts[0], &cluster->texts[1], username, password)) {
+        return RLOCK_ERR_NOMEM;
+    }
+    cluster->config.username = cluster->texts[0];
+    cluster->config.password = cluster->texts[1];
+    for (i = 0; i < cluster->node_count; i++) {
+        const rlock__node *node = cluster->nodes[i];
+        if (node && node->redis &&
+            rlock__redis_set_credentials(node->redis, false, username, password) != RLOCK_OK) {
+            status = RLOCK_ERR_NOMEM;
+        }
+    }
+    return status;
+}
+#else
+#define rlock__cluster_set_credentials NULL
+#endif
+
 static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_open,
                                                  rlock__cluster_close,
@@ -1019,6 +1048,7 @@ static const rlock_store rlock__cluster_store = {NULL,
                                                  rlock__cluster_flush,
                                                  rlock__cluster_refuses,
                                                  rlock__cluster_pushes,
-                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                                 RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                                 rlock__cluster_set_credentials};
 
 #endif /* RLOCK_STORE_REDIS_CLUSTER_H */

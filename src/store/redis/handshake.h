@@ -20,6 +20,7 @@
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
+#include "store/redis/credentials.h"
 
 /* The handshake is over. What was lost and is not surely gone stays open from there on. */
 static void rlock__handshake_over(rlock__redis *redis) {
@@ -47,6 +48,7 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
     conn->state = RLOCK__CONN_READY;
     conn->ready_us = rlock_client_now_us(redis->client);
     rlock__conn_report(conn, RLOCK_REPORT_CONNECTED, 0);
+    rlock__credentials_tell(conn);
     if (rlock__is_sentinel(conn)) {
         rlock__sentinel_ask(redis);
         return;
@@ -121,6 +123,7 @@ static void rlock__on_handshake(redisAsyncContext *ac, void *raw, void *data) {
     RLOCK_ASSERT(conn->state == RLOCK__CONN_HANDSHAKE);
     rlock__conn_answered(conn);
     if (reply->type == REDIS_REPLY_ERROR && !rlock__step_optional(step, reply->str)) {
+        rlock__credentials_refused(conn, rlock__classify(reply->str));
         rlock__conn_fail(conn, rlock__classify(reply->str), reply->str);
         return;
     }
@@ -216,6 +219,9 @@ static void rlock__conn_handshake(rlock__conn *conn) {
         last[RLOCK__STEP_AUTH] = redis->sentinel->password;
     }
 #endif
+    if (!conn->step) {
+        rlock__credentials_used(conn);
+    }
     while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
         if (last[conn->step]) {
             rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
@@ -475,6 +481,7 @@ static void rlock__conn_open(rlock__conn *conn) {
     RLOCK_ASSERT(!conn->failing && !conn->outstanding);
     conn->state = RLOCK__CONN_OPENING;
     conn->error_kept = conn->walks = conn->moved = conn->refused = false;
+    rlock__credentials_opens(conn);
     rlock__conn_wait(conn, rlock__conn_timeout_us(conn));
     if (redis->connect) {
         rlock__conn_adopt(conn, redis->connect(redis->user));

@@ -423,6 +423,16 @@ static bool rlock__pushes(const rlock__redis *redis) {
     return rlock__listens(redis);
 }
 
+/* True if a connection that ends is opened anew at once, and nobody is told. */
+static bool rlock__conn_renews(const rlock__conn *conn) {
+#if RLOCK__HAS_CREDENTIALS
+    return conn->renews;
+#else
+    (void)conn;
+    return false;
+#endif
+}
+
 /* Appends to the n bytes of a line where a connection leads, if that is known. The port of a host
  * whose name was not found plays no part, and may be a password: in redis://shop:54321 it is. */
 static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n,
@@ -439,7 +449,8 @@ static size_t rlock__conn_endpoint(const rlock__conn *conn, char *line, size_t n
 }
 
 /* For the hook config.on_event. */
-static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+static void rlock__conn_report_text(const rlock__conn *conn, rlock_report_kind kind,
+                                    int64_t span_us, const char *text) {
     char where[RLOCK__LINE];
     rlock_report report;
     if (!RLOCK__HAS_REPORTS) {
@@ -452,8 +463,13 @@ static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, 
                   : conn == &conn->redis->commands ? "commands"
                                                    : "push";
     report.where = rlock__conn_endpoint(conn, where, 0, "") ? where : NULL;
-    report.text = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks ? conn->text : NULL;
+    report.text = text;
     rlock_client_report(conn->redis->client, &report);
+}
+
+static void rlock__conn_report(const rlock__conn *conn, rlock_report_kind kind, int64_t span_us) {
+    bool says = kind == RLOCK_REPORT_DISCONNECTED && !conn->walks;
+    rlock__conn_report_text(conn, kind, span_us, says ? conn->text : NULL);
 }
 
 /* Writes a line that says which connection it is of, where that leads, and above 1 how often that
@@ -553,7 +569,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
         rlock_timer_set(redis->client, &conn->timer, -1);
         return;
     }
-    if (conn->walks) { /* at once, and nobody is told */
+    if (conn->walks || rlock__conn_renews(conn)) { /* at once, and nobody is told */
         conn->strayed = false;
         rlock_timer_set(redis->client, &conn->timer, 0);
         return;

@@ -367,6 +367,10 @@ static void rlock__sentinel_closed(rlock__redis *redis) {
     rlock__conn_shut(conn);
     sentinel->heard = false;
     rlock_timer_set(redis->client, &conn->timer, 0);
+    if (rlock__conn_renews(conn)) { /* the same address, with newer credentials */
+        conn->walks = false;
+        return;
+    }
     if (more) {
         return;
     }

@@ -135,6 +135,10 @@ typedef struct rlock__conn { /* small members first: they are reached with less 
     bool doubted;    /* late with an answer: its socket is read once more */
     bool shard;      /* what is read now came on a sharded channel */
     bool refused;    /* it ended with an error instead of an answer */
+#if RLOCK__HAS_CREDENTIALS
+    bool renews;          /* it is opened anew at once, for newer credentials */
+    uint32_t credentials; /* which ones it was told last: see >>redis-credentials */
+#endif
     struct rlock__redis *redis;
     rlock__endpoint *endpoint; /* where it leads, without a hook and a path */
     redisAsyncContext *ac;
@@ -202,6 +206,9 @@ typedef struct rlock__sentinel {
     bool heard;          /* on this connection there was an answer */
     rlock_map_address *map;
     void *map_user;
+#if RLOCK__HAS_CREDENTIALS
+    uint32_t credentials; /* how often they were replaced */
+#endif
 } rlock__sentinel;
 #endif
 
@@ -297,6 +304,10 @@ typedef struct rlock__redis { /* small members first, as in rlock__conn */
     struct redisAsyncContext *(*connect)(void *user);
     void *user;
     char *unix_path, *username, *password, *name, *prefix;
+#if RLOCK__HAS_CREDENTIALS
+    uint32_t credentials; /* how often they were replaced */
+    uint32_t auths;       /* AUTHs for newer ones that the command connection has not answered */
+#endif
     int database;
     rlock_link queues[RLOCK__QUEUES]; /* each first come first */
     rlock_link spare;                 /* rlock__command */

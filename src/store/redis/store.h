@@ -22,6 +22,7 @@
 #include "store/redis/push.h"
 #include "store/redis/sentinel.h"
 #include "store/redis/quarantine.h"
+#include "store/redis/credentials.h"
 #include "store/redis/handshake.h"
 #include "store/redis/who.h"
 
@@ -85,6 +86,10 @@ static bool rlock__other_way(rlock__redis *redis, rlock_request *request, const 
                 (reply->type == REDIS_REPLY_INTEGER && reply->integer == 0);
         redis->native =
             redis->native && !(error && rlock__classify(reply->str) == RLOCK_FAULT_AUTH);
+    }
+    if (rlock__credentials_again(redis, request, reply)) {
+        rlock__request_again(redis, request, RLOCK__AS_BEST);
+        return true;
     }
     if (again) {
         rlock__request_again(redis, request, RLOCK__AS_SCRIPT);
@@ -838,6 +843,7 @@ static const rlock_store rlock__redis_store = {NULL,
                                                rlock__redis_flush,
                                                rlock__redis_refuses,
                                                NULL,
-                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                               RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                               rlock__redis_set_credentials};
 
 #endif /* RLOCK_STORE_REDIS_STORE_H */
