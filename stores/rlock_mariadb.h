@@ -122,6 +122,8 @@ typedef struct rlock__my { /* the store as one client sees it */
 
     /* Where the server is. */
     rlock__my_url url;
+    char *fresh, *used; /* credentials that were replaced: the user, its NUL, the password; for the
+                           next attempt, and of this one; NULL = as in the URL */
     char addresses[RLOCK__MY_ADDRESSES][INET6_ADDRSTRLEN + 16];
     unsigned address_count, turn; /* turn: the first of an attempt, another one each time */
     unsigned tried;               /* how many an attempt has given up */
@@ -290,6 +292,11 @@ static inline void rlock__my_connect(rlock__my *my);
 static inline bool rlock__my_tries_next(rlock__my *my, rlock_fault fault) {
     unsigned error = my->conn ? mysql_errno(my->conn) : 0; /* 2000 and more: of the library */
     bool connects = my->state == RLOCK__MY_CONNECTS || my->state == RLOCK__MY_HANDSHAKE;
+    if (connects && fault == RLOCK_FAULT_AUTH && my->fresh) { /* there are newer credentials */
+        rlock__my_shut(my);
+        rlock__my_connect(my);
+        return true;
+    }
     if (!connects || fault != RLOCK_FAULT_DOWN) {
         return false;
     }
@@ -466,6 +473,17 @@ static inline void rlock__my_connected(rlock__my *my) {
     }
 }
 
+/* Uses the newest credentials. There is no connection that may read the former ones. */
+static inline void rlock__my_renew(rlock__my *my) {
+    if (my->fresh) {
+        free(my->used);
+        my->used = my->fresh;
+        my->fresh = NULL;
+        my->url.user = my->used;
+        my->url.password = my->used + strlen(my->used) + 1;
+    }
+}
+
 /* Starts to connect to the next address. Each has its share of the time that is left. */
 static inline void rlock__my_connect(rlock__my *my) {
     const rlock__my_url *url = &my->url;
@@ -473,6 +491,7 @@ static inline void rlock__my_connect(rlock__my *my) {
     const char *address = my->addresses[(my->turn + my->tried) % my->address_count];
     MYSQL *made = NULL;
     int wait;
+    rlock__my_renew(my);
     my->conn = rlock__my_make();
     if (!my->conn) {
         rlock__my_fail(my, RLOCK_FAULT_NOMEM, "no memory to connect");
@@ -1198,7 +1217,35 @@ static inline void rlock__my_close(void *state) {
     rlock_timer_drop(my->client, &my->timer);
     free(my->sql);
     free(my->url.text);
+    free(my->fresh);
+    free(my->used);
     free(my);
+}
+
+/* A session goes on with the credentials that it began with. */
+static inline int rlock__my_set_credentials(void *state, bool sentinels, const char *username,
+                                            const char *password) {
+    rlock__my *my = (rlock__my *)state;
+    const char *user = username ? username : my->fresh ? my->fresh : my->url.user;
+    const char *word = password ? password : "";
+    size_t length = strlen(user) + 1;
+    char *fresh;
+    if (sentinels) {
+        return RLOCK_ERR_ARG;
+    }
+    fresh = (char *)malloc(length + strlen(word) + 1);
+    if (!fresh) {
+        return RLOCK_ERR_NOMEM;
+    }
+    memcpy(fresh, user, length);
+    memcpy(fresh + length, word, strlen(word) + 1);
+    free(my->fresh);
+    my->fresh = fresh;
+    if (my->state == RLOCK__MY_DOWN && my->timer.index) { /* it may have been refused */
+        my->next_us = rlock_client_now_us(my->client);
+        rlock_timer_set(my->client, &my->timer, my->next_us);
+    }
+    return RLOCK_OK;
 }
 
 /* --- the URL --- */
@@ -1383,7 +1430,8 @@ static inline int rlock_mariadb_new(rlock_store **out, const char *url, unsigned
                                           rlock__my_flush,
                                           rlock__my_refuses,
                                           NULL,
-                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                          rlock__my_set_credentials};
     rlock__my_store *store;
     if (!out || !url || flags) {
         return RLOCK_ERR_ARG;

@@ -154,6 +154,8 @@ typedef struct rlock__pg { /* the store as one client sees it */
 
     /* Where the server is. */
     PQconninfoOption *options;
+    char *fresh, *used; /* credentials that were replaced: the user, its NUL, the password; for the
+                           next attempt, and of this one; NULL, or no user = as in the URL */
     char *hosts[RLOCK__PG_ADDRESSES], *ports[RLOCK__PG_ADDRESSES]; /* as the URL has them */
     char *numerics[RLOCK__PG_ADDRESSES];                           /* hostaddr, or NULL */
     unsigned host_count;
@@ -347,6 +349,12 @@ static inline bool rlock__pg_walk(rlock__pg *pg) {
  * that is nothing, or somebody has to act. */
 static inline bool rlock__pg_goes_on(rlock__pg *pg, rlock_fault fault) {
     bool connects = pg->state == RLOCK__PG_CONNECTS || pg->state == RLOCK__PG_HANDSHAKE;
+    if (connects && fault == RLOCK_FAULT_AUTH && pg->fresh) { /* there are newer credentials */
+        rlock__pg_shut(pg);
+        rlock__pg_group_clear(&pg->group);
+        rlock__pg_connect(pg);
+        return true;
+    }
     if (fault != RLOCK_FAULT_DOWN || pg->state == RLOCK__PG_READY) {
         return false;
     }
@@ -554,17 +562,25 @@ static inline PGconn *rlock__pg_start(const rlock__pg *pg) {
     const PQconninfoOption *option;
     PGconn *conn = NULL;
     int n = 0;
-    for (option = pg->options; option->keyword && n < MOST - 6; option++) {
+    for (option = pg->options; option->keyword && n < MOST - 8; option++) {
         bool ours = strcmp(option->keyword, "host") == 0 ||
                     strcmp(option->keyword, "hostaddr") == 0 ||
                     strcmp(option->keyword, "port") == 0;
-        if (option->val && !ours) {
+        bool replaced = pg->used && (strcmp(option->keyword, "password") == 0 ||
+                                     (*pg->used && strcmp(option->keyword, "user") == 0));
+        if (option->val && !ours && !replaced) {
             keywords[n] = option->keyword;
             values[n++] = option->val;
         }
     }
     if (host) {
         snprintf(host, bytes, *address ? "%s" : "%s,%s", pg->hosts[at], pg->hosts[at]);
+    }
+    if (pg->used && *pg->used) {
+        keywords[n] = "user", values[n++] = pg->used;
+    }
+    if (pg->used) {
+        keywords[n] = "password", values[n++] = pg->used + strlen(pg->used) + 1;
     }
     keywords[n] = "host", values[n++] = host;
     keywords[n] = "hostaddr", values[n++] = *address ? address : ",";
@@ -694,6 +710,11 @@ static inline void rlock__pg_poll(rlock__pg *pg) {
 static inline void rlock__pg_connect(rlock__pg *pg) {
     int64_t now_us = rlock_client_now_us(pg->client);
     unsigned shares = pg->address_count - pg->tried + rlock__pg_asked(pg);
+    if (pg->fresh) {
+        free(pg->used);
+        pg->used = pg->fresh;
+        pg->fresh = NULL;
+    }
     pg->conn = rlock__pg_start(pg);
     if (!pg->conn) {
         rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, "no memory to connect");
@@ -1578,7 +1599,36 @@ static inline void rlock__pg_close(void *state) {
         free(pg->numerics[i]);
     }
     rlock_timer_drop(pg->client, &pg->timer);
+    free(pg->fresh);
+    free(pg->used);
     free(pg);
+}
+
+/* A session goes on with the credentials that it began with. */
+static inline int rlock__pg_set_credentials(void *state, bool sentinels, const char *username,
+                                            const char *password) {
+    rlock__pg *pg = (rlock__pg *)state;
+    const char *former = pg->fresh ? pg->fresh : pg->used;
+    const char *user = username ? username : former ? former : "";
+    const char *word = password ? password : "";
+    size_t length = strlen(user) + 1;
+    char *fresh;
+    if (sentinels) {
+        return RLOCK_ERR_ARG;
+    }
+    fresh = (char *)malloc(length + strlen(word) + 1);
+    if (!fresh) {
+        return RLOCK_ERR_NOMEM;
+    }
+    memcpy(fresh, user, length);
+    memcpy(fresh + length, word, strlen(word) + 1);
+    free(pg->fresh);
+    pg->fresh = fresh;
+    if (pg->state == RLOCK__PG_DOWN && pg->timer.index) { /* it may have been refused */
+        pg->next_us = rlock_client_now_us(pg->client);
+        rlock_timer_set(pg->client, &pg->timer, pg->next_us);
+    }
+    return RLOCK_OK;
 }
 
 /* What is wrong with a URL, in words that show no password. */
@@ -1669,7 +1719,8 @@ static inline int rlock_postgres_new(rlock_store **out, const char *url, unsigne
                                           rlock__pg_flush,
                                           rlock__pg_refuses,
                                           NULL,
-                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS};
+                                          RLOCK_STORE_STAYS | RLOCK_STORE_ADOPTS,
+                                          rlock__pg_set_credentials};
     rlock__pg_store *store;
     if (!out || !url || (flags & ~RLOCK_POSTGRES_POOLER)) {
         return RLOCK_ERR_ARG;

@@ -120,6 +120,35 @@ static void session_that_an_operator_ends_loses_no_hold(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
+/* The account of the URL has the password "first"; `changes` gives it another one, `cuts` ends its
+ * sessions. */
+static void credentials_change(const char *url, void (*changes)(const char *password),
+                               void (*cuts)(void)) {
+    rlock_client *of = client_for(url, 20000);
+    struct owner *o = renewed(of, "k"), *other = owner_new(of, "other");
+    assert_int_equal(owner_acquire(o, 5000, 60000), RLOCK_OK);
+    changes("second");
+    assert_int_equal(rlock_client_set_credentials(of, NULL, "second"), RLOCK_OK);
+    assert_int_equal(rlock_client_set_sentinel_credentials(of, NULL, "x"), RLOCK_ERR_ARG);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK); /* the session goes on */
+    assert_int_equal(kit_stats(of).connects, 1);
+    cuts();
+    assert_true(kit_until(kit_is_down, of, 5000));
+    assert_true(kit_until(kit_is_up, of, 5000));
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    changes("third");
+    cuts();
+    assert_int_equal(owner_acquire(other, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
+    assert_int_equal(rlock_client_set_credentials(of, NULL, "fourth"), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
+    assert_int_equal(rlock_client_set_credentials(of, NULL, "third"), RLOCK_OK);
+    assert_int_equal(owner_acquire(other, RLOCK_FOREVER, 60000), RLOCK_OK);
+    assert_int_equal(owner_renew(o, 0), RLOCK_OK);
+    assert_int_equal(kit_stats(of).lost, 0);
+    assert_null(strstr(kit_log_text, "second"));
+    assert_null(strstr(kit_log_text, "fourth"));
+}
+
 /* --- the set-up --- */
 
 static void functions_of_another_version_are_told(void **state) {

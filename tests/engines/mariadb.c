@@ -489,6 +489,23 @@ static void wrong_password_is_told_and_not_shown(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
+static void careful_changes(const char *password) {
+    char text[100];
+    snprintf(text, sizeof text, "ALTER USER careful IDENTIFIED BY '%s'", password);
+    sql(text);
+}
+
+static void careful_cut(void) {
+    sql("KILL CONNECTION USER careful");
+}
+
+static void password_of_an_account_may_change_while_it_holds(void **state) {
+    (void)state;
+    sql("CREATE OR REPLACE USER careful IDENTIFIED BY 'first'");
+    sql("GRANT EXECUTE ON shop.* TO careful");
+    credentials_change(url_to("careful:first", "shop"), careful_changes, careful_cut);
+}
+
 static void account_without_the_right_is_told(void **state) {
     struct owner *o;
     (void)state;
@@ -1051,6 +1068,7 @@ int main(int argc, char **argv) {
         TEST(table_that_is_missing_is_told),
         TEST(database_and_account_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
+        TEST(password_of_an_account_may_change_while_it_holds),
         TEST(secret_that_the_server_repeats_is_shown_nowhere),
         TEST(account_without_the_right_is_told),
         TEST(url_that_is_wrong_is_refused_without_its_password),

@@ -358,6 +358,22 @@ static void wrong_password_is_told_and_not_shown(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
+static void careful_changes(const char *password) {
+    char text[100];
+    snprintf(text, sizeof text, "ALTER ROLE careful PASSWORD '%s'", password);
+    sql(text);
+}
+
+static void password_of_a_role_may_change_while_it_holds(void **state) {
+    char url[160];
+    (void)state;
+    sql("DO $$ BEGIN CREATE ROLE careful LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END "
+        "$$; GRANT rlock_user TO careful");
+    careful_changes("first");
+    snprintf(url, sizeof url, "postgres://careful:first@127.0.0.1:%d/postgres", g.server.port);
+    credentials_change(url, careful_changes, engine.ends_sessions);
+}
+
 /* libpq finds it where no URL says it. */
 static void password_of_the_environment_is_hidden_too(void **state) {
     int port, door = silent_door(&port);
@@ -877,6 +893,7 @@ int main(int argc, char **argv) {
         TEST(database_without_the_functions_is_told),
         TEST(database_and_role_that_do_not_exist_are_told),
         TEST(wrong_password_is_told_and_not_shown),
+        TEST(password_of_a_role_may_change_while_it_holds),
         TEST(secret_that_the_server_repeats_is_shown_nowhere),
         TEST(password_of_the_environment_is_hidden_too),
         TEST(role_without_the_right_is_told),
