@@ -480,6 +480,16 @@ class client : public detail::owner {
         return of_ != nullptr ? of_->client : nullptr;
     }
 
+#if RLOCK__HAS_CREDENTIALS
+    /* rlock_client_set_credentials, and that of Sentinels: both texts may be NULL. */
+    int set_credentials(const char *username, const char *password) {
+        return get() ? rlock_client_set_credentials(get(), username, password) : status();
+    }
+    int set_sentinel_credentials(const char *username, const char *password) {
+        return get() ? rlock_client_set_sentinel_credentials(get(), username, password) : status();
+    }
+#endif
+
     /* rlock_client_shutdown; done(const result &). */
     template <class F> int shutdown(milliseconds timeout, F done) {
         return detail::begin(of_, detail::told(std::move(done)), [&](void *user) {

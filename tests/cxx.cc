@@ -618,6 +618,30 @@ void drain_waits_for_the_holder_and_may_be_cut_short(void **) {
     }
 }
 
+/* The store of these tests asks for no password: it says so, and nothing is lost by that. */
+void credentials_reach_the_store_of_the_client(void **) {
+    static int calls;
+    static std::string user, password;
+    rlock_store store = *now->config().store;
+    calls = 0;
+    store.set_credentials = [](void *, bool sentinels, const char *its, const char *word) {
+        calls += sentinels ? 100 : 1;
+        user = its != nullptr ? its : "-";
+        password = word != nullptr ? word : "-";
+        return static_cast<int>(RLOCK_OK);
+    };
+    rlock_config config = now->config();
+    config.store = &store;
+    rlockpp::client client(config);
+    assert_int_equal(client.set_credentials("shop", "secret"), RLOCK_OK);
+    assert_string_equal(user.c_str(), "shop");
+    assert_string_equal(password.c_str(), "secret");
+    assert_int_equal(client.set_sentinel_credentials(nullptr, nullptr), RLOCK_OK);
+    assert_string_equal(user.c_str(), "-");
+    assert_int_equal(calls, 101);
+    assert_int_equal(now->client->set_credentials(nullptr, "secret"), RLOCK_ERR_ARG);
+}
+
 void shutdown_tells_the_holder_and_the_waiter(void **) {
     hold mine;
     result waited;
@@ -1334,6 +1358,7 @@ const row rows[] = {
     ROW(locks_and_clients_can_be_moved_under_their_operations, 0, all),
     ROW(shutdown_tells_the_holder_and_the_waiter, 0, all),
     ROW(drain_waits_for_the_holder_and_may_be_cut_short, 0, all),
+    ROW(credentials_reach_the_store_of_the_client, 0, all),
     ROW(pending_can_be_asked_whether_it_is_done, 0, all),
     ROW(pending_that_nobody_takes_releases_what_it_got, 0, all),
     ROW(pending_that_is_destroyed_cancels_its_acquire, 0, all),
