@@ -43,7 +43,7 @@ enum {
 static struct cli {
     const char *url;     /* NULL: 127.0.0.1, port 6379 */
     const char *members; /* of a quorum: URL,URL,URL; NULL = none */
-    const char *url_file;
+    const char *url_file, *password_file;
     bool keep_env; /* the command gets a URL with a password too */
     const char *cacert, *cert, *cert_key;
     const char *keys[RLOCK_KEYS_MAX];

@@ -14,6 +14,7 @@
 #include <fnmatch.h>
 #include <math.h>
 
+#include "password.h"
 #include "show.h"
 
 #define LOOK_NODES 1000 /* masters of a cluster */
@@ -126,7 +127,7 @@ static void look_fail(const char *what, int status, const char *text) {
 
 /* Writes the words of a server after a head, as the library shows them: no password is in it. */
 static void look_words(char *text, size_t size, const char *head, const char *words) {
-    rlock__secret secret = {NULL, look.config.password};
+    rlock__secret secret = {NULL, look.config.password, 0};
     bool any = secret.text != NULL && *secret.text != 0;
     char line[RLOCK__LINE];
     rlock__line_foreign(any ? &secret : NULL, line, 0, head, words);
@@ -720,6 +721,7 @@ static void look_on_info(rlock_client *client, const rlock_info *info, void *use
 static bool look_question(const rlock_options *options, bool force) {
     int status;
     cli_connect(look_on_event);
+    password_begins();
     if (force) {
         status = rlock_force_release(cli.client, options, look_on_info, NULL);
     } else if (look.mode == LOOK_INSPECT) {
@@ -897,6 +899,15 @@ static bool look_once(void) {
     return look_answers() && look_key(row);
 }
 
+/* Uses the password of a file, as it is now. */
+static void look_password(void) {
+    if (pass.file != NULL) {
+        password_look();
+        look.config.username = pass.user;
+        look.config.password = pass.text;
+    }
+}
+
 /* Begins anew in a moment, unless the time for that is over. */
 static void look_again(void) {
     char how[300];
@@ -910,6 +921,7 @@ static void look_again(void) {
         look.asked->asked = false;
     }
     look.refused[0] = 0;
+    look_password();
     if (!look.failing && look.mode == LOOK_TOP) {
         look.until = show_now() + look.patience;
     }
@@ -944,6 +956,7 @@ static int look_main(enum look_mode mode, const char *pattern) {
     if (cli.engine == NULL) {
         rlock__url_resolve(&look.config, false, &texts, line);
     }
+    look_password();
     look.config.tls = cli.url != NULL ? look.config.tls : NULL;
     look.config.prefix = look.config.prefix != NULL ? look.config.prefix : "rlock:";
     setvbuf(stdout, NULL, _IOFBF, 65536);

@@ -15,8 +15,8 @@ _rlock() {
                 i=$((i + 1)) begun=yes
                 break
                 ;;
-            -u | --url | --quorum | --url-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | --weight | \
-                --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | --at-least | \
+            -u | --url | --quorum | --url-file | --password-file | -w | --wait | -l | --lease | -k | --key | --kind | --permits | \
+                --weight | --fence-file | --grace | --kill-after | --on-lost-signal | --busy-status | --give-up | --at-least | \
                 --on-lead | --on-lost | --state-file | --cacert | --cert | --cert-key | --map | --description) i=$((i + 1)) ;;
             -*) ;;
             *)
@@ -48,7 +48,7 @@ _rlock() {
         --on-lost-signal) options='TERM INT HUP QUIT USR1 USR2 ABRT KILL' ;;
         --kind) options='mutex fair read write semaphore' ;;
         -u | --url) options='redis:// rediss:// unix:// redis+sentinel:// redis+cluster:// postgres:// zookeeper:// mysql://' ;;
-        --url-file | --fence-file | --state-file | --cacert | --cert | --cert-key)
+        --url-file | --password-file | --fence-file | --state-file | --cacert | --cert | --cert-key)
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
@@ -56,7 +56,7 @@ _rlock() {
         --quorum | -w | --wait | -l | --lease | -k | --key | --permits | --weight | --grace | --kill-after | --busy-status | \
             --give-up | --at-least | --on-lead | --on-lost | --map | --description) return ;;
         *)
-            options='-u --url --quorum --url-file --map --cacert --cert --cert-key -v --verbose -h --help -V --version'
+            options='-u --url --quorum --url-file --password-file --map --cacert --cert --cert-key -v --verbose -h --help -V --version'
             case $first in
                 '') options+=' -n --try -w --wait -l --lease -k --key --kind --permits --weight --fence-file --keep-env --description'
                     options+=' --kill-after --on-lost-signal --busy-status --at-least' ;;

@@ -1,6 +1,7 @@
 /* rlock - runs a command while a lock is held in a server; looks at locks: see rlock(1) */
 #include "cli.h"
 #include "look.h"
+#include "password.h"
 #include "run.h"
 #include "step.h"
 
@@ -15,7 +16,7 @@ static const char cli_help[] =
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
     "                      postgres:// zookeeper:// mysql://\n"
     "      --quorum U,U,U  a majority of these, or RLOCK_QUORUM; --url-file F: lines\n"
-    "      --map FROM=TO   an announced host:port; --keep-env: COMMAND gets passwords\n"
+    "      --map FROM=TO   an announced host:port; --password-file F: it may change\n"
     "  -n, --try           do not wait; -w, --wait 10s: for so long; --busy-status N\n"
     "  -l, --lease 30s     how long others wait if this machine dies; --at-least 60s\n"
     "  -k, --key KEY       one more key: all or none; --description TEXT: who holds\n"
@@ -24,7 +25,7 @@ static const char cli_help[] =
     "      --kill-after D  from --on-lost-signal TERM to SIGKILL if the lock is lost\n"
     "      --grace 10s     elect: the same when rlock is to end; --give-up N failures\n"
     "      --on-lead CMD, --on-lost CMD   elect: by sh, around each term as leader\n"
-    "      --cacert F, --cert F, --cert-key F   TLS, PEM files\n"
+    "      --cacert F, --cert F, --cert-key F  TLS; --keep-env: COMMAND has passwords\n"
     "      --json          an object a line; -v, --verbose; -h, --help; -V, --version\n"
     "\n"
     "The status is the command's, or 128 + its signal; 123: lock lost, command ended;\n"
@@ -35,6 +36,7 @@ enum {
     CLI_URL_FILE,
     CLI_MAP,
     CLI_DESCRIPTION,
+    CLI_PASSWORD_FILE,
     CLI_KEEP_ENV,
     CLI_KIND,
     CLI_PERMITS,
@@ -61,6 +63,7 @@ static const struct option cli_long[] = {
     {"url-file", required_argument, NULL, CLI_URL_FILE},
     {"description", required_argument, NULL, CLI_DESCRIPTION},
     {"map", required_argument, NULL, CLI_MAP},
+    {"password-file", required_argument, NULL, CLI_PASSWORD_FILE},
     {"keep-env", no_argument, NULL, CLI_KEEP_ENV},
     {"try", no_argument, NULL, 'n'},
     {"wait", required_argument, NULL, 'w'},
@@ -226,6 +229,7 @@ static void cli_option(int option) {
     case CLI_URL_FILE: cli.url_file = optarg; break;
     case CLI_MAP: cli_add_map("--map", optarg); break;
     case CLI_DESCRIPTION: cli.description = optarg; break;
+    case CLI_PASSWORD_FILE: cli.password_file = optarg; break;
     case CLI_KEEP_ENV: cli.keep_env = true; break;
     case 'n': cli.wait_ms = 0; break;
     case 'w': cli.wait_ms = cli_duration("--wait", optarg, 0, INT32_MAX); break;
@@ -369,6 +373,7 @@ int main(int argc, char **argv) {
     if ((STEPS >> what & 1) || cli.at_least_ms > 0) {
         cli_check_stays(what == RUN ? "--at-least" : subcommands[what], what != RUN);
     }
+    password_find(cli.password_file);
     if (what >= LS) {
         if (*cli.command != NULL || cli.key_count > 0) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);

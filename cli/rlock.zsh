@@ -17,6 +17,7 @@ _rlock() {
         '(-u --url --url-file)--quorum=[a majority of these servers]:URL,URL,URL: '
         '(-u --url --quorum)--url-file=[a file with the URL of the server]:file:_files'
         '*''--map=[where an announced address is reached]:FROM=TO: '
+        '--password-file=[a file with the password]:file:_files'
         '--cacert=[who signs certificates]:PEM file:_files'
         '--cert=[the certificate of this client]:PEM file:_files'
         '--cert-key=[the key of the certificate]:PEM file:_files'

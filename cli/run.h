@@ -24,6 +24,7 @@
 #endif
 
 #include "cli.h"
+#include "password.h"
 #include "show.h"
 
 #ifdef CLOCK_BOOTTIME /* as RLOCK_NOW_US */
@@ -985,6 +986,8 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
             cli_say("rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
         }
         run_leave(cli.busy_status);
+    } else if (event->status == RLOCK_ERR_AUTH && password_look()) {
+        run_acquire();
     } else if (event->status != RLOCK_ERR_CLOSED) {
         cli_say_status(cli.keys[0], event->status, event->text);
         run_leave(CLI_FAILED);
@@ -1086,6 +1089,7 @@ static int run_main(bool elects) {
     ev_timer_init(&run.hook_end, run_on_hook_end, 0, 0);
     run_begin_state();
     cli_connect(NULL);
+    password_begins();
     options.fencing = cli.members == NULL;
     options.deadline = &run_page->deadline;
     if (elects) {

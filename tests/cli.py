@@ -680,6 +680,106 @@ def what_is_wrong_in_a_file_of_urls_is_told_with_its_name(place):
     assert place.says_with([RLOCK, "--url-file", path, place.key, "--", "echo", "ran"], {})[:2] == (0, "ran\n")
 
 
+def job_has(server, password):
+    server.redis.execute_command("ACL", "SETUSER", "job", "on", "resetpass", ">" + password, "~*", "&*", "+@all")
+
+
+def says_now(path, text):
+    """Another text in a file, which nobody sees half written."""
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
+
+
+def connections(server):
+    return [int(client["id"]) for client in server.redis.client_list() if client["user"] == "job"]
+
+
+def is_cut_and_comes_again(server):
+    before = max(connections(server))
+    server.redis.execute_command("CLIENT", "KILL", "USER", "job")
+    until("another connection", 4 * SOON_S, lambda: connections(server) and max(connections(server)) > before)
+
+
+@test
+def password_that_changes_in_its_file_keeps_the_lock(place):
+    server, path = place.own_server(), os.path.join(place.folder, "secret")
+    for number, (option, text, url) in enumerate((("--password-file", "%s\r\n", f"unix://job@{server.socket}"),
+                                                  ("--url-file", f"unix://job:%s@{server.socket}\n", None))):
+        key = place.key + str(number)
+        job_has(server, "first")
+        says_now(path, text % "first")
+        machine = place.rlock("-v", option, path, "--lease", ms(20 * LEASE_S), key, "--", "sleep", "100", url=url,
+                              stderr=subprocess.PIPE, text=True)
+        until("the command", SOON_S, machine.command)
+        token = server.redis.get(key)
+        for password in ("second", "thi%72d" if option == "--url-file" else "third"):
+            job_has(server, password.replace("%72", "r"))
+            says_now(path, text % password)
+            lines = iter(machine.process.stderr.readline, "")
+            said = next(line for line in lines if "credentials" in line)
+            assert "new credentials are accepted" in said, said
+            is_cut_and_comes_again(server)
+        assert server.redis.get(key) == token and token
+        assert machine.command()
+        machine.signal(signal.SIGTERM)
+        machine.ends()
+        assert not server.redis.exists(key)
+
+
+@test
+def who_waits_with_a_password_that_was_changed_reads_the_file_again(place):
+    server, path = place.own_server(), os.path.join(place.folder, "secret")
+    job_has(server, "first")
+    says_now(path, "first")
+    server.redis.set(place.key, "another's")
+    waiter = place.rlock("--password-file", path, place.key, "--", "true", url=f"unix://job@{server.socket}")
+    until("the waiter", SOON_S, lambda: connections(server))
+    job_has(server, "second")
+    says_now(path, "second")
+    is_cut_and_comes_again(server)
+    server.redis.delete(place.key)
+    waiter.ends_with(0)
+
+
+@test
+def what_is_wrong_with_a_password_file_is_told_and_the_password_is_not(place):
+    server, path = place.own_server(), os.path.join(place.folder, "secret")
+    url, missing = f"unix://job@{server.socket}", os.path.join(place.folder, "missing")
+    job_has(server, "hunter2")
+    for text, its_url, words in (("", url, "it is empty"), ("\n\n", url, "it is empty"), ("a\0b", url, "NUL"),
+                                 ("x" * 65537, url, "65536 bytes"), ("hunter3", url, "WRONGPASS"),
+                                 ("hunter2", f"unix://job:hunter2@{server.socket}", "the URL has one too"),
+                                 (None, url, "No such file")):
+        if text is not None:
+            says_now(path, text)
+        for what in ((place.key, "--", "echo", "ran"), ("inspect", place.key), ("ls",)):
+            code, out, err = place.says("--password-file", path if text is not None else missing, *what, url=its_url)
+            assert code == FAILED and out == "" and words in err and "hunter" not in err, (text, what, code, out, err)
+    says_now(path, "hunter2\n")
+    for what in ((place.key, "--", "echo", "ran"), ("ls",)):
+        assert place.says("--password-file", path, *what, url=url)[::2] == (0, ""), what
+    machine = place.rlock("--password-file", path, place.key, "--", "sleep", "100", url=url, stderr=subprocess.PIPE, text=True)
+    until("the command", SOON_S, machine.command)
+    says_now(path, "")
+    assert machine.process.stderr.readline() == f"rlock: --password-file {path}: it is empty\n"
+    is_cut_and_comes_again(server)  # with the former one
+    assert machine.command()
+
+
+@test
+def file_of_urls_that_changes_in_more_than_its_password_is_told(place):
+    server, path = place.own_server(), os.path.join(place.folder, "urls")
+    job_has(server, "first")
+    says_now(path, f"unix://job:first@{server.socket}\n")
+    machine = place.rlock("--url-file", path, place.key, "--", "sleep", "100", stderr=subprocess.PIPE, text=True)
+    until("the command", SOON_S, machine.command)
+    says_now(path, f"unix://job:second@{server.socket}0\n")
+    said = machine.process.stderr.readline()
+    assert said.startswith(f"rlock: --url-file {path}: not only the password") and "second" not in said, said
+    assert machine.command()
+
+
 @test
 def each_wrong_option_is_told_with_its_cure(place):
     key = place.key
