@@ -6,6 +6,7 @@
 #define RLOCK_CLI_STEP_H
 
 #include "cli.h"
+#include "password.h"
 #include "show.h"
 
 #define STEP_TAKEN_MS 10000 /* rlock release: for so long it holds what it is to release */
@@ -128,6 +129,7 @@ static int step_main(enum step_kind kind, const char *token) {
         }
     }
     cli_connect(NULL);
+    password_begins();
     options.fencing = kind == STEP_ACQUIRE;
     options.watchdog = RLOCK_WATCHDOG_OFF;
     status = rlock_new(&step.lock, cli.client, &options);
