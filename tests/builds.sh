@@ -43,20 +43,20 @@ works_in_memory() {
     runs "$1" && grep -qx 'bob:   released: ok' "$work/said" && ldd "$1" >"$work/said" && ! grep hiredis "$work/said"
 }
 
-# readme LANGUAGE: the block of the README in that language
-readme() {
-    awk -v fence="\`\`\`$1" '$0 == fence { on = 1; next } /^```$/ { on = 0 } on' README.md
+# quoted LANGUAGE: the block of docs/embedding.md in that language
+quoted() {
+    awk -v fence="\`\`\`$1" '$0 == fence { on = 1; next } /^```$/ { on = 0 } on' docs/embedding.md
 }
 
-# user FOLDER: a program's source, with the README's CMakeLists.txt and meson.build, and rlock where these look for it
+# user FOLDER: a program's source, with the CMakeLists.txt and meson.build of docs/embedding.md, and rlock where these look for it
 user() {
     mkdir -p "$1/subprojects"
     cp examples/hello.c examples/no_server.c "$1"
     sed '/RLOCK_IMPLEMENTATION/d' examples/hello.c >"$1/linked.c"
     ln -s "$source" "$1/rlock"
     ln -s "$source" "$1/subprojects/rlock"
-    readme cmake >"$1/CMakeLists.txt"
-    readme meson >"$1/meson.build"
+    quoted cmake >"$1/CMakeLists.txt"
+    quoted meson >"$1/meson.build"
 }
 
 # in_memory FILE: the same for the program that needs neither a server nor libev
@@ -70,7 +70,7 @@ cmake_build() {
     cmake -S "$folder" -B "$folder/build" "$@" && cmake --build "$folder/build"
 }
 
-# by_cmake NAME LINES ARGUMENTS...: the README's way with LINES instead of its add_subdirectory
+# by_cmake NAME LINES ARGUMENTS...: the page's way with LINES instead of its add_subdirectory
 by_cmake() {
     way="CMake, $1" lines=$2
     at=$work/cmake-$1
@@ -81,7 +81,7 @@ by_cmake() {
         sed -i -e "/^add_subdirectory(rlock)/{r $at/lines" -e 'd}' "$at/$program/CMakeLists.txt"
     done
     in_memory "$at/no_server/CMakeLists.txt"
-    check "$way: the program of the README is built" cmake_build "$at/hello" "$@"
+    check "$way: examples/hello.c is built" cmake_build "$at/hello" "$@"
     check "$way: it acquires and releases" acquires "$at/hello/build/hello"
     PKG_CONFIG_LIBDIR=$work/nothing
     export PKG_CONFIG_LIBDIR # from here on there is no hiredis, as far as builds ask
@@ -96,7 +96,7 @@ by_cmake() {
 
 by_cmake add_subdirectory 'add_subdirectory(rlock)'
 user "$work/cmake-parts/hello"
-check "CMake, a mutex with config.url: the program of the README is built" cmake_build "$work/cmake-parts/hello" -DRLOCK_PARTS=url,texts
+check "CMake, a mutex with config.url: examples/hello.c is built" cmake_build "$work/cmake-parts/hello" -DRLOCK_PARTS=url,texts
 check "CMake, a mutex with config.url: it acquires and releases" acquires "$work/cmake-parts/hello/build/hello"
 has_parts() { # FOLDER: its build was told of RLOCK_MINIMAL and of two parts
     grep -rqs -e '-DRLOCK_MINIMAL.*-DRLOCK_WITH_KINDS.*-DRLOCK_WITH_URL' "$1"
@@ -105,7 +105,7 @@ check "CMake, parts: they are named to the compiler" cmake_build "$work/cmake-pa
 check "CMake, parts: each of them" has_parts "$work/cmake-parts/hello/build"
 mkdir -p "$work/joined"
 tools/join --minimal --with url,texts >"$work/joined/rlock.h"
-check "rlock.h with config.url and sentences alone: the program of the README is built" \
+check "rlock.h with config.url and sentences alone: examples/hello.c is built" \
     gcc -I"$work/joined" -Iadapters -o "$work/joined/hello" examples/hello.c -lev -lhiredis -pthread
 check "rlock.h with config.url and sentences alone: it acquires and releases" acquires "$work/joined/hello"
 tar -czf "$work/rlock.tar.gz" --transform 's|^|rlock-1/|' CMakeLists.txt LICENSE rlock.h rlock.c adapters stores tools
@@ -185,7 +185,7 @@ done
 in_memory "$work/meson/no_server/meson.build"
 sed -i "s/dependency('rlock')/dependency('rlock', default_options: 'no_redis=true')/" "$work/meson/no_server/meson.build"
 echo "executable('linked', 'linked.c', dependencies: [dependency('rlock-implementation'), libev])" >>"$work/meson/hello/meson.build"
-check "Meson, subproject: the program of the README is built" meson_build "$work/meson/hello"
+check "Meson, subproject: examples/hello.c is built" meson_build "$work/meson/hello"
 check "Meson, subproject: it acquires and releases" acquires "$work/meson/hello/build/hello"
 check "Meson, subproject: so does one that has the code of rlock-implementation" acquires "$work/meson/hello/build/linked"
 check "Meson, subproject: the code of rlock-implementation lets exceptions pass" \
@@ -211,7 +211,7 @@ by_pkg_config() {
     PKG_CONFIG_LIBDIR=$2:$(pkg-config --variable=pc_path pkg-config)
     export PKG_CONFIG_LIBDIR
     at=$work/pkg-config-$(echo "$1" | tr -dc a-z)
-    check "$1: the program of the README is built" compile rlock examples/hello.c "$at-hello" -lev
+    check "$1: examples/hello.c is built" compile rlock examples/hello.c "$at-hello" -lev
     check "$1: it acquires and releases" acquires "$at-hello"
     check "$1: the version is that of rlock.h" test "$(pkg-config --modversion rlock rlock-no-redis | uniq)" = "$version"
     PKG_CONFIG_LIBDIR=$2
