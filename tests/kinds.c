@@ -1239,7 +1239,7 @@ static int granted_by_0_1_0(rlock_kind kind, uint32_t permits, uint32_t weight) 
     return granted;
 }
 
-/* docs/guarantees.md, "The kinds": what of 0.1.0 and of this version go together on a key. */
+/* docs/protocol.md, "Whose a key is": what of 0.1.0 and of this version go together on a key. */
 static void client_of_0_1_0_on_the_same_key_is_as_documented(void **state) {
     static const struct {
         rlock_kind kind;

@@ -1546,7 +1546,7 @@ static void vote_forgotten_before_the_majority_counts_as_forgotten_too(void **st
     (void)state;
     SAME(holders_where(false, false), 1);
     SAME(holders_where(false, true), 1);
-    SAME(holders_where(true, false), 2); /* nobody could see it: docs/guarantees.md says so */
+    SAME(holders_where(true, false), 2); /* nobody could see it: see docs/quorum-and-redlock.md */
     SAME(holders_where(true, true), 1);  /* a restart ends the connection */
 }
 
