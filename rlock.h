@@ -4149,7 +4149,7 @@ static bool rlock__is_node(const rlock__redis *redis) {
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
  * They stand here as they are sent, behind their SHA-1: `tools/join --script NAME` prints one. With
- * comments they are in src/lua/, and in docs/protocol.md.
+ * comments they are in src/lua/.
  */
 
 /* A line of a script is a line here. */
@@ -17528,4 +17528,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: c4e33a4b18ac613c */
+/* tools/join makes this file of src/: edit that. Digest of all above: 19ccb86dc99b17a4 */

@@ -2,7 +2,7 @@
  * >>redis-scripts - what a server does in one step, and cannot do by one command
  *
  * They stand here as they are sent, behind their SHA-1: `tools/join --script NAME` prints one. With
- * comments they are in src/lua/, and in docs/protocol.md.
+ * comments they are in src/lua/.
  */
 
 #ifndef RLOCK_STORE_REDIS_SCRIPTS_H
