@@ -134,7 +134,7 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
     printf("acquired %s: %s\n", rlock_key(lock, NULL), rlock_strerror(event->status));
     running = event->status == RLOCK_OK;
-    work_done_us = now_us() + 500000;
+    work_done_us = now_us() + 2000000;
 }
 
 static void on_log(void *user, int level, const char *line) {

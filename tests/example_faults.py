@@ -121,7 +121,7 @@ WORKS = (*JOB, "sleep 2; echo ran >>$LOG")
 LEAVES = (*JOB, "(sleep 4; echo survived >>$LOG) & sleep 3")
 
 PROGRAMS = {  # words, the key that it holds when it works
-    "hello": (("hello", "1"), "stock:42"),
+    "hello": (("hello", "2"), "stock:42"),
     "own_loop": (("own_loop",), "own-loop"),
     "once": ((f"cookbook/{WORKS[0]}", *WORKS[1:]), "report"),
     "once leaves": ((f"cookbook/{LEAVES[0]}", *LEAVES[1:]), "report"),
