@@ -1344,6 +1344,7 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
+#if RLOCK__HAS_TOKENS
 /* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
  * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
  * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
@@ -1378,6 +1379,7 @@ RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
  * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                           void *user);
+#endif
 
 /* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
  * grants it later, the library releases it in the background.
@@ -15343,23 +15345,6 @@ static void rlock__hold_owe(rlock__claim *claim, const rlock_request *request) {
 
 /* --- a hold that another client has given away --- */
 
-/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
-static bool rlock__adopt_begin(rlock__claim *claim) {
-    rlock__gate *gate = claim->lock->gate;
-    rlock_request *request;
-    RLOCK_ASSERT(rlock__adopting(claim));
-    claim->may_exist = true;
-    rlock__list_append(&gate->claims, &claim->link);
-    request =
-        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
-    if (request) {
-        rlock__claim_arm(claim);
-        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
-        rlock__claim_submit(claim, request);
-    }
-    return request != NULL;
-}
-
 /* The command timeout is over. */
 static void rlock__adopt_fire(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;
@@ -17452,6 +17437,23 @@ static rlock__claim *rlock__adopted_new(rlock *lock, const rlock__proof *proof) 
     return claim;
 }
 
+/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
+static bool rlock__adopt_begin(rlock__claim *claim) {
+    rlock__gate *gate = claim->lock->gate;
+    rlock_request *request;
+    RLOCK_ASSERT(rlock__adopting(claim));
+    claim->may_exist = true;
+    rlock__list_append(&gate->claims, &claim->link);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
+    if (request) {
+        rlock__claim_arm(claim);
+        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+        rlock__claim_submit(claim, request);
+    }
+    return request != NULL;
+}
+
 static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t lease_ms,
                               rlock_callback *done, void *user) {
     rlock_client *client = lock->gate->client;
@@ -17528,4 +17530,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 19ccb86dc99b17a4 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 184a9fa1610235af */

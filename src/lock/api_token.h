@@ -10,10 +10,14 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "public/lock.h"
+#include "public/report.h"
 #include "base/platform.h"
+#include "base/list.h"
 #include "runtime/client.h"
 #include "runtime/token.h"
 #include "lock/claim.h"
+#include "lock/report.h"
+#include "lock/due.h"
 #include "lock/life.h"
 #include "lock/api_handle.h"
 
@@ -135,6 +139,23 @@ static rlock__claim *rlock__adopted_new(rlock *lock, const rlock__proof *proof) 
         claim->fence = proof->fence;
     }
     return claim;
+}
+
+/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
+static bool rlock__adopt_begin(rlock__claim *claim) {
+    rlock__gate *gate = claim->lock->gate;
+    rlock_request *request;
+    RLOCK_ASSERT(rlock__adopting(claim));
+    claim->may_exist = true;
+    rlock__list_append(&gate->claims, &claim->link);
+    request =
+        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
+    if (request) {
+        rlock__claim_arm(claim);
+        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+        rlock__claim_submit(claim, request);
+    }
+    return request != NULL;
 }
 
 static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t lease_ms,

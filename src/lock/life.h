@@ -879,23 +879,6 @@ static void rlock__hold_owe(rlock__claim *claim, const rlock_request *request) {
 
 /* --- a hold that another client has given away --- */
 
-/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
-static bool rlock__adopt_begin(rlock__claim *claim) {
-    rlock__gate *gate = claim->lock->gate;
-    rlock_request *request;
-    RLOCK_ASSERT(rlock__adopting(claim));
-    claim->may_exist = true;
-    rlock__list_append(&gate->claims, &claim->link);
-    request =
-        rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
-    if (request) {
-        rlock__claim_arm(claim);
-        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
-        rlock__claim_submit(claim, request);
-    }
-    return request != NULL;
-}
-
 /* The command timeout is over. */
 static void rlock__adopt_fire(rlock__claim *claim) {
     const rlock_client *client = claim->lock->gate->client;

@@ -167,6 +167,7 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * memory. */
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
+#if RLOCK__HAS_TOKENS
 /* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
  * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
  * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
@@ -201,6 +202,7 @@ RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
  * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                           void *user);
+#endif
 
 /* Ends the pending acquire with RLOCK_ERR_CANCELED. If the server has granted the lock by then, or
  * grants it later, the library releases it in the background.
