@@ -333,7 +333,7 @@ check what_a_row_names_is_built_before_it_runs what_a_row_names_is_built_first
 # tree_to_join NAME: a copy of what tools/join reads and writes, and of the Makefile; its name is in $tree.
 tree_to_join() {
     tree=$work/$1
-    mkdir -p "$tree/tools" "$tree/tests"
+    mkdir -p "$tree/tools" "$tree/docs" "$tree/tests"
     cp -R Makefile src rlock.h rlock.c rlock.hpp rlock_testing.h "$tree"
     cp tools/join "$tree/tools"
 }
