@@ -106,7 +106,7 @@ static void credentials_need_memory_and_a_client_that_is_open(void **state) {
 
 /* The one before is in the words of a server that is late; those of yesterday are in none. */
 static void old_and_new_passwords_are_hidden_and_older_ones_forgotten(void **state) {
-    char password[16], words[40];
+    char password[32], words[40];
     size_t live;
     int i, kept = 0;
     (void)state;
