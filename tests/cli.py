@@ -1135,6 +1135,7 @@ def server_stops_and_goes_on(place):
     server = place.own_server()
     fault = Fault(place, *FIERCE)
     server.signal(signal.SIGSTOP)
+    fault.at = now()  # what it answered until then counts
     fault.one.ends_with(LOST)
     place.all_gone(place.runs()[0], SOON_S)
     server.signal(signal.SIGCONT)
