@@ -28,7 +28,7 @@
 
 #define JOBS 16
 #define FOUND 64
-#define SUITE_SEEDS 6000
+#define SUITE_SEEDS 10000
 #define SUITE_FRESH (SUITE_SEEDS / 4)
 #define SUITE_AGAIN "tests/sim/seeds"
 #define AGAIN 256
