@@ -272,18 +272,18 @@ def kinds_hold_together_and_inspect_finds_them_out(place):
 
 @test
 def readers_that_come_first_to_a_new_key_at_the_same_moment_all_have_it(place):
-    """A statement that takes longer than a request may, on a machine that is busy, tells nothing of it."""
-    slow = 0
+    """A reader whose request takes longer than it may, on a busy machine, asks once more, and then has it."""
+    def read(key):
+        return place.rlock("-n", "--kind", "read", key, "--", "true", stderr=subprocess.PIPE, text=True)
+
     for turn in range(25):
-        several = [place.rlock("-n", "--kind", "read", f"{place.key}{turn}", "--", "true", stderr=subprocess.PIPE, text=True)
-                   for _ in range(6)]
-        for machine in several:
+        key = f"{place.key}{turn}"
+        for machine in [read(key) for _ in range(6)]:
             _, err = machine.process.communicate(timeout=4 * SOON_S)
             if "statement timeout" in err or "was not reached" in err:
-                slow += 1
-            else:
-                assert machine.process.returncode == 0, (turn, machine.process.returncode, err)
-    assert slow <= 15, slow
+                machine = read(key)
+                _, err = machine.process.communicate(timeout=4 * SOON_S)
+            assert machine.process.returncode == 0, (turn, machine.process.returncode, err)
 
 
 @test

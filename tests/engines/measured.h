@@ -29,13 +29,15 @@ static inline void *wish_calloc(size_t n, size_t size) {
 #include <unistd.h>
 
 /* The loop calls these: they measure how long a call computes, and for how long it sleeps, which
- * means that it blocks. A processor that others have meanwhile does not count; nor do 20 ms: the
- * kernel has locks of its own, as for the list of addresses that getaddrinfo() asks for, and a
- * virtual machine stands still now and then. A server that a test stops, and a name that hangs, do
- * not answer for ten times as long. */
-#define ASLEEP_US 20000
+ * means that it blocks. A processor that others have meanwhile does not count; nor do 2 ms: the
+ * kernel has locks of its own, as for the list of addresses that getaddrinfo() asks for. A virtual
+ * machine stands still now and then, in the middle of a call: so a few calls may seem to take ten
+ * times what is allowed, and none more. */
+#define ASLEEP_US 2000
+#define LATE_US 20000 /* ten times what a turn of the loop may take at most */
+#define STALLS 20     /* of the machine, during all tests of a program: of some 10,000 calls */
 static int64_t longest_us, longest_sleep_us;
-static long slept;
+static long slept, asleep, late;
 static struct {
     int64_t us, computed_us, queued_us;
     long sleeps;
@@ -78,8 +80,10 @@ static void call_ends(void) {
     int64_t computed_us = clock_of(CLOCK_THREAD_CPUTIME_ID) - measured.computed_us;
     int64_t sleep_us = us - computed_us - (queued_us() - measured.queued_us);
     longest_us = computed_us > longest_us ? computed_us : longest_us;
+    late += computed_us >= LATE_US ? 1 : 0;
     if (sleeps() > measured.sleeps) {
         slept++;
+        asleep += sleep_us >= ASLEEP_US ? 1 : 0;
         longest_sleep_us = sleep_us > longest_sleep_us ? sleep_us : longest_sleep_us;
     }
 }
@@ -102,15 +106,14 @@ static void measured_timer(rlock_client *client) {
 #undef rlock_on_io
 #undef rlock_on_timer
 
-#define LATE_US 200000 /* with 2,000 waiters: ten times what the longest call computes for */
-
 /* After all tests: what the loop was kept for. */
 static void no_call_of_the_loop_has_blocked(void **state) {
     (void)state;
     printf("# the longest call computed for %.2f ms; %ld calls slept, at most for %.2f ms\n",
            (double)longest_us / 1000, slept, (double)longest_sleep_us / 1000);
-    assert_true(longest_sleep_us < ASLEEP_US);
-    assert_true(longest_us < LATE_US);
+    printf("# %ld calls slept for 2 ms or more, %ld computed for 20 ms or more\n", asleep, late);
+    assert_true(asleep <= STALLS && longest_sleep_us < 10 * ASLEEP_US);
+    assert_true(late <= STALLS && longest_us < 10 * LATE_US);
 }
 
 #endif
