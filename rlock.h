@@ -1351,7 +1351,8 @@ RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
  * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
- * Ends as RLOCK_RELEASED, with what rlock_release ends with. After RLOCK_ERR_UNKNOWN or a fault the
+ * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
+ * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
  * renewal is repeated in the background, and when `ms` is over the release.
  * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
  * ZooKeeper and two stores at once, which the log says). */
@@ -1767,7 +1768,7 @@ typedef struct rlock__secret {
     struct rlock__secret *next;
     const char *text; /* not empty */
 #if RLOCK__HAS_CREDENTIALS
-    uint8_t passing; /* another one may replace it: 1, or 2 if Sentinels take it; else 0 */
+    uint8_t passing; /* others may replace it: 1 at the server, plus 2 at Sentinels; 0: it stays */
 #endif
 } rlock__secret;
 
@@ -2704,20 +2705,29 @@ int rlock_client_hide(rlock_client *client, const char *secret) {
 /* Hides a password that another one may replace, and of those that it replaces only the last ones:
  * a client that lives for years gets one every few minutes. */
 static int rlock__hide_passing(rlock_client *client, bool sentinels, const char *secret) {
-    rlock__secret *first = client->secrets, **at = &client->secrets;
+    rlock__secret *first = client->secrets, **at = &client->secrets, *one;
     uint8_t kind = sentinels ? 2 : 1;
     unsigned passed = 0;
     int status = rlock_client_hide(client, secret);
     if (client->secrets != first) {
         client->secrets->passing = kind;
     }
-    while (*at && secret) {
-        rlock__secret *one = *at;
-        bool former = one->passing == kind && strcmp(one->text, secret) != 0;
-        passed += former;
+    while (secret && (one = *at) != NULL) {
+        bool same = strcmp(one->text, secret) == 0;
+        bool former = !same && (one->passing & kind);
+        passed += former ? 1u : 0u;
         if (former && passed > RLOCK__SECRETS_KEPT) {
+            one->passing &= (uint8_t)~kind;
+        } else if (same && one->passing) {
+            one->passing |= kind;
+        }
+        if (former && !one->passing) {
             *at = one->next;
             rlock__dealloc(one);
+        } else if (same && one->passing && one != client->secrets) { /* it is the latest again */
+            *at = one->next;
+            one->next = client->secrets;
+            client->secrets = one;
         } else {
             at = &one->next;
         }
@@ -8864,7 +8874,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
-    listed = rlock__who_fill(redis, request, &info);
+    listed = reply->type == REDIS_REPLY_ERROR ? NULL : rlock__who_fill(redis, request, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
@@ -14538,8 +14548,16 @@ static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer
     }
     if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
         claim->stays = false;
+    } else if (!answer->undone && answer->fault != RLOCK_FAULT_DOWN) {
+        claim->cut = true;
     }
     return gone;
+}
+
+/* True if the key was left to stay ours, and an earlier renewal, which was not answered, may come
+ * late and cut that. */
+static bool rlock__stay_doubtful(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->stays && claim->cut;
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
@@ -14737,7 +14755,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        verdict = RLOCK_OK;
+        verdict = rlock__stay_doubtful(claim) ? RLOCK_ERR_UNKNOWN : RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
@@ -14782,6 +14800,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     if (RLOCK__HAS_TOKENS && claim->adopted) { /* it may be another's yet: only its lease ends it */
         rlock__claim_recall(claim);
         rlock__claim_gone(claim);
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* it kept waiters from asking */
     } else {
         rlock__claim_let_go(claim);
     }
@@ -16297,6 +16316,10 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
     }
+    while (RLOCK__HAS_TOKENS &&
+           (claim = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__claim_abandon(claim);
+    }
     while (rlock__holder(gate)) {
         rlock__claim_abandon(rlock__holder(gate));
     }
@@ -17296,7 +17319,8 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT, 0,
-                        lock->claim ? lock->claim->token : 0, done, user);
+                        lock->claim && !rlock__claim_id(lock->claim) ? lock->claim->token : 0, done,
+                        user);
     rlock__leave(client);
     return status;
 }
@@ -17412,6 +17436,7 @@ int rlock_token(const rlock *lock, char *buffer, size_t size) {
     if (n >= size || !rlock__store_can(lock->gate->client, RLOCK_STORE_ADOPTS)) {
         return RLOCK_ERR_ARG;
     }
+    lock->claim->handovers = 0; /* its token is no other hold's from now on */
     memcpy(buffer, text, n);
     buffer[n] = 0;
     return (int)n;
@@ -17530,4 +17555,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 184a9fa1610235af */
+/* tools/join makes this file of src/: edit that. Digest of all above: 074e87e1e3657049 */

@@ -127,7 +127,7 @@ static void look_fail(const char *what, int status, const char *text) {
 
 /* Writes the words of a server after a head, as the library shows them: no password is in it. */
 static void look_words(char *text, size_t size, const char *head, const char *words) {
-    rlock__secret secret = {NULL, look.config.password, 0};
+    rlock__secret secret = {NULL, pass.file != NULL ? pass.text : look.config.password, 0};
     bool any = secret.text != NULL && *secret.text != 0;
     char line[RLOCK__LINE];
     rlock__line_foreign(any ? &secret : NULL, line, 0, head, words);
@@ -216,7 +216,8 @@ static bool look_done(const struct look_node *node, redisReply *reply) {
 static redisContext *look_dial(const struct look_node *node) {
     struct timeval time = {.tv_sec = 2}; /* for each answer */
     const rlock_tls *tls = look.config.tls;
-    const char *user = look.config.username, *password = look.config.password;
+    const char *user = pass.file != NULL ? pass.user : look.config.username;
+    const char *password = pass.file != NULL ? pass.text : look.config.password;
     char host[sizeof node->where], *port;
     redisContext *c;
     snprintf(host, sizeof host, "%s", node->where);
@@ -899,15 +900,6 @@ static bool look_once(void) {
     return look_answers() && look_key(row);
 }
 
-/* Uses the password of a file, as it is now. */
-static void look_password(void) {
-    if (pass.file != NULL) {
-        password_look();
-        look.config.username = pass.user;
-        look.config.password = pass.text;
-    }
-}
-
 /* Begins anew in a moment, unless the time for that is over. */
 static void look_again(void) {
     char how[300];
@@ -921,7 +913,7 @@ static void look_again(void) {
         look.asked->asked = false;
     }
     look.refused[0] = 0;
-    look_password();
+    password_look();
     if (!look.failing && look.mode == LOOK_TOP) {
         look.until = show_now() + look.patience;
     }
@@ -956,7 +948,7 @@ static int look_main(enum look_mode mode, const char *pattern) {
     if (cli.engine == NULL) {
         rlock__url_resolve(&look.config, false, &texts, line);
     }
-    look_password();
+    password_look();
     look.config.tls = cli.url != NULL ? look.config.tls : NULL;
     look.config.prefix = look.config.prefix != NULL ? look.config.prefix : "rlock:";
     setvbuf(stdout, NULL, _IOFBF, 65536);

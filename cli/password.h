@@ -163,6 +163,9 @@ static bool password_look(void) {
         is.st_ino == pass.seen.st_ino && is.st_dev == pass.seen.st_dev) {
         return false;
     }
+    if (wrong == NULL && !S_ISREG(is.st_mode)) {
+        return false; /* a pipe is read once, at the start: it could keep the loop waiting */
+    }
     pass.seen = is;
     wrong = wrong != NULL ? wrong : password_keep(&news);
     if (wrong != NULL) {

@@ -359,7 +359,7 @@ int main(int argc, char **argv) {
     cli.pipe = signal(SIGPIPE, SIG_IGN);
     for (fd = 0; fd < 3; fd++) { /* a closed one must not become a connection */
         if (fcntl(fd, F_GETFD) < 0) {
-            (void)!open("/dev/null", O_RDWR | O_CLOEXEC);
+            (void)!open("/dev/null", (fd == 1 ? O_RDONLY : O_RDWR) | O_CLOEXEC); /* says EBADF */
         }
     }
     word = cli_parse(argc, argv, &what);

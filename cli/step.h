@@ -62,7 +62,7 @@ static bool step_print(const rlock *lock, int64_t fence) {
     } else if (step.kind == STEP_ACQUIRE) {
         puts(token);
     }
-    return fflush(stdout) == 0;
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static void step_on_released(rlock *lock, const rlock_event *event, void *user) {
@@ -83,7 +83,8 @@ static void step_refused(const rlock_event *event) {
         return;
     }
     if (event->status == RLOCK_ERR_NOT_HELD) {
-        cli_say("rlock: %s: not held with this token: it was released, or its lease is over\n",
+        cli_say("rlock: %s: not held with this token: it was released, its lease is over, or "
+                "--kind or --weight differs\n",
                 cli.keys[0]);
         step_leave(CLI_LOST);
         return;
@@ -102,7 +103,11 @@ static void step_on_acquired(rlock *lock, const rlock_event *event, void *user) 
     if (event->status != RLOCK_OK) {
         step_refused(event);
     } else if (step.kind == STEP_RELEASE) {
-        rlock_release(lock, step_on_released, NULL);
+        int status = rlock_release(lock, step_on_released, NULL);
+        if (status != RLOCK_OK) { /* its time is over */
+            cli_say_status(cli.keys[0], status, NULL);
+            step_leave(CLI_LOST);
+        }
     } else if (step_print(lock, (int64_t)event->fence)) {
         step_leave(0);
     } else if (step.kind == STEP_ACQUIRE) { /* else nobody could release it */

@@ -257,6 +257,10 @@ static const struct CMUnitTest singles[] = {
     CASE(lost_connection_ends_an_adoption),
     CASE(adoption_that_comes_too_late_does_not_count),
     CASE(canceled_adoption_releases_nothing),
+    CASE(client_that_is_freed_during_an_adoption_forgets_it),
+    CASE(waiter_behind_an_adoption_that_is_canceled_asks_the_server),
+    CASE(what_stays_after_an_unanswered_renewal_is_unknown),
+    CASE(hold_whose_token_is_out_is_not_handed_on),
     CASE(adoption_that_is_canceled_before_it_is_told_releases_nothing),
     CASE(shutdown_ends_an_adoption_and_releases_what_was_adopted),
     CASE(handle_that_is_freed_while_it_adopts_releases_nothing),
@@ -507,6 +511,7 @@ static const struct CMUnitTest singles[] = {
     CREDENTIALS(credentials_that_cannot_be_taken_are_refused_with_a_log_line),
     CREDENTIALS(credentials_need_memory_and_a_client_that_is_open),
     CREDENTIALS(old_and_new_passwords_are_hidden_and_older_ones_forgotten),
+    CREDENTIALS(password_that_is_in_use_at_sentinels_stays_hidden),
     CREDENTIALS(wait_that_ends_before_newer_ones_are_tried_is_not_told_auth),
     CREDENTIALS(credentials_may_be_set_from_a_callback),
 #endif

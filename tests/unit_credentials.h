@@ -104,6 +104,21 @@ static void credentials_need_memory_and_a_client_that_is_open(void **state) {
     SAME(rlock_client_set_credentials(g.client, NULL, "secret-1"), RLOCK_ERR_CLOSED);
 }
 
+static void password_that_is_in_use_at_sentinels_stays_hidden(void **state) {
+    char password[32];
+    int i;
+    (void)state;
+    SAME(rlock_client_set_credentials(g.client, NULL, "of-both"), RLOCK_OK);
+    SAME(rlock_client_set_sentinel_credentials(g.client, NULL, "of-both"), RLOCK_OK);
+    for (i = 0; i < 20; i++) {
+        snprintf(password, sizeof password, "password-%02d", i);
+        SAME(rlock_client_set_credentials(g.client, NULL, password), RLOCK_OK);
+        SAME(rlock_client_set_credentials(g.client, NULL, "once-more"), RLOCK_OK);
+    }
+    rlock_client_log(g.client, RLOCK_LOG_INFO, "of-both", "once-more");
+    assert_string_equal(credentials.line + 10, "***: ***");
+}
+
 /* The one before is in the words of a server that is late; those of yesterday are in none. */
 static void old_and_new_passwords_are_hidden_and_older_ones_forgotten(void **state) {
     char password[32], words[40];

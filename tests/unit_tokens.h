@@ -121,7 +121,21 @@ static void unanswered_renewal_of_what_stays_is_repeated_for_the_rest(void **sta
     BETWEEN(retried(RLOCK_OP_RENEW)->lease_ms, 3000, 4000);
     SAME(asked(RLOCK_OP_RELEASE), 0);
     reply(RLOCK_OP_RENEW, scripted_unsure(scripted_done()));
-    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN); /* the first may come late */
+    nothing_is_released();
+}
+
+/* One that was not answered may come late, and cut what stays. */
+static void what_stays_after_an_unanswered_renewal_is_unknown(void **state) {
+    struct owner *owner = holder("a", 10000);
+    (void)state;
+    SAME(owner_renew(owner, 10000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_UNKNOWN, "gone"));
+    SAME(owner_release_after(owner, 60000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
     nothing_is_released();
 }
 
@@ -234,6 +248,20 @@ static void lost_hold_is_told_by_its_release_after(void **state) {
 }
 
 /* --- the text --- */
+
+/* Else who has the text would hold beside the next one. */
+static void hold_whose_token_is_out_is_not_handed_on(void **state) {
+    struct owner *owner = holder("a", 10000), *next = handle("a");
+    char text[RLOCK_TOKEN_MAX];
+    (void)state;
+    SAME(owner_acquire(next, RLOCK_FOREVER, 10000), RLOCK_OK);
+    idle();
+    assert_true(rlock_token(owner->lock, text, sizeof text) > 0);
+    SAME(owner_release(owner), RLOCK_OK);
+    idle();
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    SAME(next->seen[RLOCK_ACQUIRED].count, 0);
+}
 
 static void token_is_the_clients_id_the_number_and_the_fence(void **state) {
     rlock_options options = options_for("a");
@@ -444,6 +472,39 @@ static void shutdown_ends_an_adoption_and_releases_what_was_adopted(void **state
     SAME(asked(RLOCK_OP_RELEASE), 1);
     reply(RLOCK_OP_RELEASE, scripted_done());
     SAME(g.done_status, RLOCK_OK);
+}
+
+static void client_that_is_freed_during_an_adoption_forgets_it(void **state) {
+    struct owner *owner = adopter("a", 10000);
+    (void)state;
+    free_client();
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 0);
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+    SAME(owner_release(owner), RLOCK_ERR_CLOSED);
+}
+
+static struct owner *waits_behind;
+
+static void wait_and_cancel(struct owner *owner, const rlock_event *event) {
+    owner->react = NULL;
+    SAME(owner_acquire(waits_behind, RLOCK_FOREVER, 10000), RLOCK_OK);
+    cancel_the_other(owner, event);
+}
+
+/* While the adopted hold was there, nobody had to ask. */
+static void waiter_behind_an_adoption_that_is_canceled_asks_the_server(void **state) {
+    struct owner *first = adopter("a", 10000), *second = adopter("b", 10000);
+    struct scripted_request *one = &g.store.log[0], *two = &g.store.log[1];
+    (void)state;
+    canceled_late = second;
+    waits_behind = handle("b");
+    first->react = wait_and_cancel;
+    scripted_answer(&g.store, one, scripted_done());
+    scripted_answer(&g.store, two, scripted_done());
+    idle();
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CANCELED);
+    reply(RLOCK_OP_ACQUIRE, scripted_fenced(0));
+    SAME(waits_behind->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
 }
 
 static void handle_that_is_freed_while_it_adopts_releases_nothing(void **state) {

@@ -18,7 +18,7 @@ typedef struct rlock__secret {
     struct rlock__secret *next;
     const char *text; /* not empty */
 #if RLOCK__HAS_CREDENTIALS
-    uint8_t passing; /* another one may replace it: 1, or 2 if Sentinels take it; else 0 */
+    uint8_t passing; /* others may replace it: 1 at the server, plus 2 at Sentinels; 0: it stays */
 #endif
 } rlock__secret;
 

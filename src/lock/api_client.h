@@ -175,6 +175,10 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     while (rlock__waiter(gate)) {
         rlock__claim_abandon(RLOCK__OF(gate->waiters->list.prev, rlock__claim, link));
     }
+    while (RLOCK__HAS_TOKENS &&
+           (claim = rlock__claim_next(gate, NULL, RLOCK__ATTEMPTING)) != NULL) {
+        rlock__claim_abandon(claim);
+    }
     while (rlock__holder(gate)) {
         rlock__claim_abandon(rlock__holder(gate));
     }

@@ -636,7 +636,8 @@ int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *use
     }
     rlock__enter(client);
     status = rlock__ask(lock->gate, &lock->more->terms, RLOCK_OP_INSPECT, 0,
-                        lock->claim ? lock->claim->token : 0, done, user);
+                        lock->claim && !rlock__claim_id(lock->claim) ? lock->claim->token : 0, done,
+                        user);
     rlock__leave(client);
     return status;
 }

@@ -116,6 +116,7 @@ int rlock_token(const rlock *lock, char *buffer, size_t size) {
     if (n >= size || !rlock__store_can(lock->gate->client, RLOCK_STORE_ADOPTS)) {
         return RLOCK_ERR_ARG;
     }
+    lock->claim->handovers = 0; /* its token is no other hold's from now on */
     memcpy(buffer, text, n);
     buffer[n] = 0;
     return (int)n;

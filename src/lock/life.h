@@ -72,8 +72,16 @@ static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer
     }
     if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
         claim->stays = false;
+    } else if (!answer->undone && answer->fault != RLOCK_FAULT_DOWN) {
+        claim->cut = true;
     }
     return gone;
+}
+
+/* True if the key was left to stay ours, and an earlier renewal, which was not answered, may come
+ * late and cut that. */
+static bool rlock__stay_doubtful(const rlock__claim *claim) {
+    return RLOCK__HAS_TOKENS && claim->stays && claim->cut;
 }
 
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
@@ -271,7 +279,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        verdict = RLOCK_OK;
+        verdict = rlock__stay_doubtful(claim) ? RLOCK_ERR_UNKNOWN : RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
@@ -316,6 +324,7 @@ static void rlock__acquire_end(rlock__claim *claim, int status) {
     if (RLOCK__HAS_TOKENS && claim->adopted) { /* it may be another's yet: only its lease ends it */
         rlock__claim_recall(claim);
         rlock__claim_gone(claim);
+        rlock__mode_of(gate)->wake(gate, RLOCK__HINT_OURS); /* it kept waiters from asking */
     } else {
         rlock__claim_let_go(claim);
     }

@@ -174,7 +174,8 @@ RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
  * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
- * Ends as RLOCK_RELEASED, with what rlock_release ends with. After RLOCK_ERR_UNKNOWN or a fault the
+ * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
+ * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
  * renewal is repeated in the background, and when `ms` is over the release.
  * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
  * ZooKeeper and two stores at once, which the log says). */

@@ -443,20 +443,29 @@ int rlock_client_hide(rlock_client *client, const char *secret) {
 /* Hides a password that another one may replace, and of those that it replaces only the last ones:
  * a client that lives for years gets one every few minutes. */
 static int rlock__hide_passing(rlock_client *client, bool sentinels, const char *secret) {
-    rlock__secret *first = client->secrets, **at = &client->secrets;
+    rlock__secret *first = client->secrets, **at = &client->secrets, *one;
     uint8_t kind = sentinels ? 2 : 1;
     unsigned passed = 0;
     int status = rlock_client_hide(client, secret);
     if (client->secrets != first) {
         client->secrets->passing = kind;
     }
-    while (*at && secret) {
-        rlock__secret *one = *at;
-        bool former = one->passing == kind && strcmp(one->text, secret) != 0;
-        passed += former;
+    while (secret && (one = *at) != NULL) {
+        bool same = strcmp(one->text, secret) == 0;
+        bool former = !same && (one->passing & kind);
+        passed += former ? 1u : 0u;
         if (former && passed > RLOCK__SECRETS_KEPT) {
+            one->passing &= (uint8_t)~kind;
+        } else if (same && one->passing) {
+            one->passing |= kind;
+        }
+        if (former && !one->passing) {
             *at = one->next;
             rlock__dealloc(one);
+        } else if (same && one->passing && one != client->secrets) { /* it is the latest again */
+            *at = one->next;
+            one->next = client->secrets;
+            client->secrets = one;
         } else {
             at = &one->next;
         }

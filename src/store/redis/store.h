@@ -112,7 +112,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
-    listed = rlock__who_fill(redis, request, &info);
+    listed = reply->type == REDIS_REPLY_ERROR ? NULL : rlock__who_fill(redis, request, &info);
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
