@@ -8867,14 +8867,16 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
-    void *listed;
+    void *listed = NULL;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
-    listed = reply->type == REDIS_REPLY_ERROR ? NULL : rlock__who_fill(redis, request, &info);
+    if (reply->type != REDIS_REPLY_ERROR) {
+        listed = rlock__who_fill(redis, request, &info);
+    }
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
@@ -17555,4 +17557,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 074e87e1e3657049 */
+/* tools/join makes this file of src/: edit that. Digest of all above: dbade2f974b150b7 */

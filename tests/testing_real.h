@@ -172,7 +172,9 @@ static void alike_ends(struct alike *a) {
     }
 }
 
-static void alike_compares(const struct alike *real, const struct alike *kit) {
+/* Says in `differs` what a program is told otherwise. */
+static bool alike_compares(const struct alike *real, const struct alike *kit, char differs[256]) {
+    const char *name = real->fault ? real->fault->name : "theft";
     bool words = real->fault != NULL && (real->fault->condition == RLOCK_TESTING_DENIED ||
                                          real->fault->condition == RLOCK_TESTING_FULL);
     int i, kind;
@@ -181,23 +183,28 @@ static void alike_compares(const struct alike *real, const struct alike *kit) {
         for (kind = RLOCK_ACQUIRED; kind <= RLOCK_LOST; kind++) {
             if (a->count[kind] != b->count[kind] || a->status[kind] != b->status[kind] ||
                 a->reason[kind] != b->reason[kind]) {
-                fail_msg("%s, %s, kind %d: a real server %d times, status %d, reason %d; the kit "
+                snprintf(differs, 256,
+                         "%s, %s, kind %d: a real server %d times, status %d, reason %d; the kit "
                          "%d times, status %d, reason %d",
-                         real->fault ? real->fault->name : "theft", alike_names[i], kind,
-                         a->count[kind], a->status[kind], (int)a->reason[kind], b->count[kind],
-                         b->status[kind], (int)b->reason[kind]);
+                         name, alike_names[i], kind, a->count[kind], a->status[kind],
+                         (int)a->reason[kind], b->count[kind], b->status[kind],
+                         (int)b->reason[kind]);
+                return false;
             }
         }
-        if (words && i == ALIKE_TRIED) {
-            assert_string_equal(a->text[RLOCK_ACQUIRED], b->text[RLOCK_ACQUIRED]);
+        if (words && i == ALIKE_TRIED &&
+            strcmp(a->text[RLOCK_ACQUIRED], b->text[RLOCK_ACQUIRED]) != 0) {
+            snprintf(differs, 256, "%s: a real server says %.80s; the kit says %.80s", name,
+                     a->text[RLOCK_ACQUIRED], b->text[RLOCK_ACQUIRED]);
+            return false;
         }
     }
+    return true;
 }
 
-static void kit_says_of_each_fault_and_theft_what_a_real_server_says(void **state) {
+static bool alike_once(char differs[256]) {
+    bool same = true;
     size_t i;
-    (void)state;
-    signal(SIGPIPE, SIG_IGN);
     memset(alikes, 0, sizeof alikes);
     alike_loop = rlock_poll_new();
     for (i = 0; i < ALIKE_WORLDS; i++) {
@@ -218,13 +225,30 @@ static void kit_says_of_each_fault_and_theft_what_a_real_server_says(void **stat
         alike_asks(&alikes[i]);
     }
     alike_runs(1300); /* the deadlines pass */
-    for (i = 0; i < ALIKE_WORLDS; i += 2) {
-        alike_compares(&alikes[i], &alikes[i + 1]);
+    for (i = 0; same && i < ALIKE_WORLDS; i += 2) {
+        same = alike_compares(&alikes[i], &alikes[i + 1], differs);
     }
     for (i = 0; i < ALIKE_WORLDS; i++) {
         alike_ends(&alikes[i]);
     }
     rlock_poll_free(alike_loop);
+    return same;
+}
+
+/* Real time passes as the machine likes: a hold of a second may end before its server is stopped.
+ * What differs for a reason differs each time. */
+static void kit_says_of_each_fault_and_theft_what_a_real_server_says(void **state) {
+    char differs[256] = "";
+    int turn;
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    for (turn = 0; turn < 3; turn++) {
+        if (alike_once(differs)) {
+            return;
+        }
+        print_message("# turn %d: %s\n", turn, differs);
+    }
+    fail_msg("%s", differs);
 }
 
 /* --- a server without memory, and one who deletes, for each kind --- */

@@ -105,14 +105,16 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
-    void *listed;
+    void *listed = NULL;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
     }
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
-    listed = reply->type == REDIS_REPLY_ERROR ? NULL : rlock__who_fill(redis, request, &info);
+    if (reply->type != REDIS_REPLY_ERROR) {
+        listed = rlock__who_fill(redis, request, &info);
+    }
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
     }
