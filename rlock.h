@@ -13556,7 +13556,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         if (maybe) {
             claim->may_exist = true;
         }
-        if (maybe && flight->request.op == RLOCK_OP_RENEW) {
+        if (maybe && flight->request.op == RLOCK_OP_RENEW && flight->request.lease_ms) {
             claim->cut = true;
         }
         claim->note = flight->request.store.note;
@@ -17557,4 +17557,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: dbade2f974b150b7 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 6df76b64c2d34a33 */

@@ -46,7 +46,7 @@
 /* The list of tests: those of the files above, and one for each cell of the three tables. A test
  * that needs a part of rlock.h is in the list where that part is in the build. */
 
-#define TESTS_MAX 800
+#define TESTS_MAX 900
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define ELECTION(name) cmocka_unit_test_setup_teardown(name, setup_election, teardown_election)
 #define HOOKED(name) cmocka_unit_test_setup_teardown(name, setup_hooked, teardown)
@@ -260,6 +260,7 @@ static const struct CMUnitTest singles[] = {
     CASE(client_that_is_freed_during_an_adoption_forgets_it),
     CASE(waiter_behind_an_adoption_that_is_canceled_asks_the_server),
     CASE(what_stays_after_an_unanswered_renewal_is_unknown),
+    CASE(what_stays_is_sure_while_a_check_is_out),
     CASE(hold_whose_token_is_out_is_not_handed_on),
     CASE(adoption_that_is_canceled_before_it_is_told_releases_nothing),
     CASE(shutdown_ends_an_adoption_and_releases_what_was_adopted),

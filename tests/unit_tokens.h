@@ -139,6 +139,23 @@ static void what_stays_after_an_unanswered_renewal_is_unknown(void **state) {
     nothing_is_released();
 }
 
+/* A look at the key asks for no lease, and cuts none. */
+static void what_stays_is_sure_while_a_check_is_out(void **state) {
+    struct owner *owner;
+    (void)state;
+    g.store.checks_by_hand = true;
+    owner = holder("a", 10000);
+    scripted_woken(&g.store, "a");
+    run_ms(20);
+    SAME(need(RLOCK_OP_RENEW)->lease_ms, 0);
+    SAME(owner_release_after(owner, 60000), RLOCK_OK);
+    idle();
+    BETWEEN(need(RLOCK_OP_RENEW)->lease_ms, 59000, 60000);
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    nothing_is_released();
+}
+
 /* Its lease is over: whoever has the token may have renewed it, so it is not deleted before. */
 static void what_stays_ends_at_its_deadline_and_is_deleted_when_its_time_is_over(void **state) {
     struct owner *owner = holder("a", 2000);

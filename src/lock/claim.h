@@ -578,7 +578,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         if (maybe) {
             claim->may_exist = true;
         }
-        if (maybe && flight->request.op == RLOCK_OP_RENEW) {
+        if (maybe && flight->request.op == RLOCK_OP_RENEW && flight->request.lease_ms) {
             claim->cut = true;
         }
         claim->note = flight->request.store.note;
