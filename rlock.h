@@ -1053,11 +1053,11 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. For so long a server
-     * that was started anew or promoted, and one that is new to the library, grants nothing:
-     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the
-     * same, at least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
-     * docs/guarantees.md. */
+    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. How long this client
+     * acquires nothing at a server that was restarted or promoted, or that is new to the library:
+     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. A client without it acquires as
+     * usual, so give all clients of a server the same: at least the longest lease of any. A longer
+     * lease of this client is RLOCK_ERR_ARG. See docs/guarantees.md. */
     int64_t quarantine_ms;
 
     /* None; "host:6379,host2:6379" (IPv6 in brackets; the port defaults to 6379): some nodes of a
@@ -17557,4 +17557,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6df76b64c2d34a33 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 90e6da3cefc80dcb */

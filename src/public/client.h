@@ -136,11 +136,11 @@ typedef struct rlock_config {
      * sentinel_tls that is NULL. */
     const rlock_tls *tls, *sentinel_tls;
 
-    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. For so long a server
-     * that was started anew or promoted, and one that is new to the library, grants nothing:
-     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. Give all clients of a server the
-     * same, at least the longest lease of any; a longer one of this client is RLOCK_ERR_ARG. See
-     * docs/guarantees.md. */
+    /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. How long this client
+     * acquires nothing at a server that was restarted or promoted, or that is new to the library:
+     * waiting goes on, and wait_ms 0 ends with RLOCK_ERR_SERVER. A client without it acquires as
+     * usual, so give all clients of a server the same: at least the longest lease of any. A longer
+     * lease of this client is RLOCK_ERR_ARG. See docs/guarantees.md. */
     int64_t quarantine_ms;
 
     /* None; "host:6379,host2:6379" (IPv6 in brackets; the port defaults to 6379): some nodes of a
