@@ -181,7 +181,7 @@ static inline const char *rlock__my_words(rlock__my *my, const char *text) {
     return my->words;
 }
 
-/* The fault that an error number means; docs/mariadb.md has the table. */
+/* The fault that an error number means; docs/stores.md has the table. */
 static inline rlock_fault rlock__my_fault(unsigned number) {
     static const struct {
         uint16_t number;

@@ -241,7 +241,7 @@ static inline const char *rlock__pg_error(rlock__pg *pg, const PGresult *result)
     return rlock__pg_words(pg, text ? text : PQresultErrorMessage(result));
 }
 
-/* The fault that an SQLSTATE means; docs/postgresql.md has the table. */
+/* The fault that an SQLSTATE means; docs/stores.md has the table. */
 static inline rlock_fault rlock__pg_fault(const char *code) {
     static const struct {
         const char *prefix;
