@@ -338,7 +338,7 @@ $(out)/tests/tls $(out)/examples/tls: HIREDIS_LIBS = $(tls_libs)
 # What waits for servers and clocks, or is over soon, need not be fast: with sanitizers it is compiled in a third of the
 # time without optimisation.
 $(addprefix $(BUILD)/asan/tests/,both cluster credentials faults kinds loops memory metrics quorum redis seam seeds sentinel stores testing \
-    tls unit url votes) $(BUILD)/asan/tests/engines/% $(BUILD)/asan/tests/fuzz/% $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
+    tls unit url) $(BUILD)/asan/tests/engines/% $(BUILD)/asan/tests/fuzz/% $(BUILD)/asan/examples/shop/shop: CFLAGS = -O0 -g
 
 # libev exports libevent's old names: libevent has to come first. Loops that not every machine has are in the suite where
 # they are found: GLib, sd-event, and uloop, whose libubox may also stand in a folder UBOX with include/ and lib/.
