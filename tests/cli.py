@@ -535,6 +535,19 @@ def token_that_nobody_can_read_is_released(place):
         err = machine.process.communicate(timeout=4 * SOON_S)[1].decode()
     assert machine.process.returncode == FAILED and "is released" in err, err
     assert place.says("--try", place.key, "--", "true")[0] == 0
+    code, _, err = place.says_with(["sh", "-c", 'exec "$0" acquire "$1" >&-', RLOCK, place.key], {"RLOCK_URL": place.server.url})
+    assert code == FAILED and "is released" in err, (code, err)
+    assert place.says("--try", place.key, "--", "true")[0] == 0
+
+
+@test
+def token_whose_lease_is_over_releases_nothing_of_the_next_holder(place):
+    token = place.says("acquire", "--lease", ms(SCALE), place.key)[1].strip()
+    until("its end", 4 * SOON_S, lambda: place.says("--try", place.key, "--", "true")[0] == 0)
+    next_one = place.says("acquire", "--lease", "1h", place.key)[1].strip()
+    code, out, err = place.says("release", place.key, token)
+    assert (code, out) == (LOST, "") and "not held with this token" in err, (code, out, err)
+    assert place.says("release", place.key, next_one)[0] == 0
 
 
 @test
@@ -741,6 +754,22 @@ def who_waits_with_a_password_that_was_changed_reads_the_file_again(place):
     is_cut_and_comes_again(server)
     server.redis.delete(place.key)
     waiter.ends_with(0)
+
+
+@test
+def password_of_a_pipe_is_read_once_and_stops_nothing(place):
+    server, pipe = place.own_server(), os.path.join(place.folder, "pipe")
+    job_has(server, "first")
+    os.mkfifo(pipe)
+    writer = subprocess.Popen(["sh", "-c", f'echo first >"{pipe}"'], preexec_fn=dies_with_parent)
+    machine = place.rlock("--password-file", pipe, "--lease", ms(LEASE_S), place.key, "--", "sleep", "100",
+                          url=f"unix://job@{server.socket}")
+    until("the command", SOON_S, machine.command)
+    assert writer.wait(SOON_S) == 0
+    is_cut_and_comes_again(server)  # nobody writes to the pipe any more
+    before = server.redis.pttl(place.key)
+    until("a renewal", 4 * SOON_S, lambda: server.redis.pttl(place.key) > before)
+    assert machine.command()
 
 
 @test
