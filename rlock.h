@@ -1205,7 +1205,7 @@ typedef enum rlock_event_kind {
 /* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
-    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
+    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms has passed */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
     RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */
@@ -2427,8 +2427,8 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     bool forked = rlock__forked(client);
     if (forked && !client->warned && client->life != RLOCK__CLOSED) {
         client->warned = true;
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "this process is a fork of the one that made the client", "make one here");
+        rlock__log(client, RLOCK_LOG_ERROR, "client used after fork()",
+                   "create a new client in this process");
     }
     return forked;
 }
@@ -2952,7 +2952,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
     RLOCK_ASSERT(row->least <= row->most);
-    n = rlock__line_number(line, n, " is not ", row->least);
+    n = rlock__line_number(line, n, " must be ", row->least);
     rlock__line_number(line, n, " to ", row->most);
 }
 
@@ -2978,11 +2978,10 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
     if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(
-            line, 0,
-            RLOCK__TEXT("config.replicas: config.command_timeout_ms is below three times "
-                        "config.replicas_ms, which is 1 at least"),
-            "");
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least "
+                                    "three times config.replicas_ms, which is at least 1"),
+                        "");
         return false;
     }
     return true;
@@ -6319,7 +6318,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
 }
 
 static void rlock__reply_refused(rlock__conn *conn) {
-    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "unexpected reply");
 }
 
 /* True if something was asked for on this connection that may be said on a sharded channel. */
@@ -6734,7 +6733,7 @@ static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
     RLOCK_ASSERT(sync->replicas > 0);
     if (counted) {
         number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
-        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas confirmed the write: ", number);
         number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
         rlock__line_add(sync->words, n, " of ", number);
     } else {
@@ -7074,7 +7073,7 @@ static void rlock__track(rlock__redis *redis) {
     if (*push->run_id && *redis->commands.run_id &&
         strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
         rlock__conn_fail(push, RLOCK_FAULT_DOWN,
-                         "it reached another server than the command connection");
+                         "connected to a different server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
@@ -7117,18 +7116,19 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (!config->sentinels) {
         return config->sentinel_primary || config->sentinel_username || config->sentinel_password ||
                        config->sentinel_tls
-                   ? "config.sentinel_... without config.sentinels"
+                   ? "config.sentinel_... requires config.sentinels"
                    : NULL;
     }
     if (!rlock__length(config->sentinel_primary)) {
-        return RLOCK__TEXT(
-            "config.sentinels without config.sentinel_primary, the name that they know it by");
+        return RLOCK__TEXT("config.sentinels requires config.sentinel_primary, the primary's name "
+                           "in the Sentinels");
     }
     if (config->unix_path || config->connect) {
-        return RLOCK__TEXT("config.sentinels with config.unix_path or config.connect");
+        return RLOCK__TEXT(
+            "config.sentinels cannot be combined with config.unix_path or config.connect");
     }
     if (config->sentinel_username && !config->sentinel_password) {
-        return RLOCK__TEXT("config.sentinel_username without config.sentinel_password");
+        return RLOCK__TEXT("config.sentinel_username requires config.sentinel_password");
     }
     if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
         !config->trust_plain_sentinels) {
@@ -7271,7 +7271,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
         sentinel->heard = true; /* its other addresses are no other opinion */
-        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it has an older configuration");
         return;
     }
     RLOCK_ASSERT(sentinel->named && sentinel->conn.state == RLOCK__CONN_READY);
@@ -7392,7 +7392,8 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
         sentinel->misled = false;
         sentinel->epoch = -1;
         if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
-            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN,
+                             "the address that it gave leads to no primary");
         }
     }
     conn->wanted = true;
@@ -7425,7 +7426,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
         char words[RLOCK__LINE];
-        rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
+        rlock__line_add(words, 0, "no Sentinel gives an address: ", conn->text);
         sentinel->waited = false;
         rlock__conn_fail(&redis->commands, conn->fault, words);
         rlock__commands_failed(redis); /* no event of its own comes */
@@ -7548,7 +7549,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
     bool marker = len >= head + name && memcmp(key, prefix, head) == 0 &&
                   memcmp(key + head, RLOCK__MARKER_NAME, name) == 0 &&
                   (node ? len > head + name && key[head + name] == ':' : len == head + name);
-    return marker ? "the library keeps a marker of the quarantine at a key of this name; rename it"
+    return marker ? "the library uses a key of this name for the quarantine marker; rename it"
                   : NULL;
 }
 
@@ -7775,7 +7776,7 @@ static bool rlock__credentials_again(const rlock__redis *redis, const rlock_requ
 static void rlock__credentials_push(rlock__redis *redis) {
     rlock__conn *push = &redis->push;
     if (push->state >= RLOCK__CONN_HANDSHAKE && push->credentials != redis->credentials) {
-        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "it is opened anew with new credentials");
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "reconnecting with new credentials");
         push->renews = true;
     }
 }
@@ -8146,7 +8147,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->step = 0;
     tls = rlock__conn_tls(conn);
     if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
-        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS cannot start");
     }
 }
 
@@ -8168,7 +8169,7 @@ static void rlock__conn_tend(rlock__conn *conn) {
     }
     if (conn->ac && !conn->failing &&
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
     }
     if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
         conn->failing = true;
@@ -8351,7 +8352,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
-        rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
+        rlock__conn_found(conn, NULL, 0, "the loop cannot resolve the name");
     }
 }
 
@@ -8514,7 +8515,8 @@ static const char *rlock__description_fault(const rlock_config *config) {
         return NULL;
     }
     if (config->client_name) {
-        return RLOCK__TEXT("config.description with config.client_name: a connection has one name");
+        return RLOCK__TEXT("config.description cannot be combined with config.client_name: a "
+                           "connection has one name");
     }
     while (good && at < end) {
         uint32_t code;
@@ -9424,11 +9426,11 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
             "config.prefix has a brace, which would move keys to other cluster slots");
     }
     if (config->username && !config->password) {
-        return RLOCK__TEXT("config.username without config.password");
+        return RLOCK__TEXT("config.username requires config.password");
     }
 #if RLOCK__HAS_TLS
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
-        return RLOCK__TEXT("config.tls lacks a hook");
+        return RLOCK__TEXT("config.tls: a required hook is NULL");
     }
 #else
     if (config->tls || config->sentinel_tls) {
@@ -9453,7 +9455,7 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        return RLOCK__TEXT("config.unix_path is longer than a socket's may be");
+        return RLOCK__TEXT("config.unix_path is too long for a Unix socket");
     }
     if (!host || config->connect || config->unix_path || config->sentinels ||
         rlock__numeric(host)) {
@@ -9580,7 +9582,7 @@ static const char *rlock__wire_refuses(bool redisson, const char *prefix, const 
     }
     if (queued && rlock__is_own_key(prefix, key, len)) {
         return RLOCK__TEXT(
-            "the library may put a key of this name beside that of another lock; rename it");
+            "the library uses a key of this name for another lock's queue or fence; rename it");
     }
     return NULL;
 }
@@ -9731,7 +9733,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         }
         rlock__set_number(config, row, value);
     }
-    return again ? " is set twice, here or as a field" : NULL;
+    return again ? " is set twice, in the URL or as a field" : NULL;
 }
 
 /* Returns the row of a parameter; -1: there is none, or it means nothing in this URL. */
@@ -9785,7 +9787,7 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int3
     url->part = "the host";
     if (*text == '[') {
         if (!*at || (at[1] && at[1] != ':') || !memchr(text, ':', (size_t)(at - text))) {
-            return " has brackets and is no IPv6 address";
+            return " has brackets but is not an IPv6 address";
         }
         *end = ++at;
     }
@@ -9846,7 +9848,7 @@ static const char *rlock__url_user(rlock__url *url, char *user) {
     const char *wrong;
     url->part = "the user or the password";
     if (user[strcspn(user, "/?#@")]) {
-        return " has one of / ? # @, which are %2F %3F %23 %40";
+        return " contains / ? # or @: write %2F %3F %23 %40";
     }
     url->part = "the user";
     if (!password) {
@@ -9951,7 +9953,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     url->part = "the scheme";
     if (!rest) {
         return !url->member && rlock__url_other(text)
-                   ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
+                   ? " is for another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
                      "_MARIADB, see stores/rlock_stores.h"
                    : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
                      "with rediss";
@@ -9968,7 +9970,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     }
     if (!wrong && strchr(rest, '=')) { /* it may be of a query that lost its head */
         url->part = "the address";
-        wrong = " has a =, which is %3D";
+        wrong = " contains =: write %3D";
     }
     if (!wrong && url->local) {
         url->part = "the path";
@@ -10726,7 +10728,7 @@ static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
  * next node that was named is asked at once. */
 static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
                                     const char *why) {
-    rlock__conn_log_failure(conn, "no map of the cluster", why);
+    rlock__conn_log_failure(conn, "no slot map of the cluster", why);
     cluster->barren = true;
     if (cluster->mapped) {
         return;
@@ -10755,7 +10757,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     } else if (!rlock__slots_whole(reply)) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
-        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node has no slots");
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
@@ -10809,7 +10811,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
-        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
+        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no known node has the key's slot" : NULL;
         rlock__list_remove(&request->store.link);
         cluster->events->answered(cluster->owner, request, &answer);
     }
@@ -11039,7 +11041,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     }
 #endif
     if (!why && cluster->left && slot != cluster->left_slot) {
-        why = "the keys are of several slots of the cluster; give them one hash tag {...}";
+        why = "the keys are in different cluster slots; give them one hash tag {...}";
     }
     if (why) {
         cluster->left = 0;
@@ -11080,10 +11082,11 @@ static void rlock__cluster_close(void *state) {
 /* Returns what is wrong with the configuration of a cluster, or NULL. */
 static const char *rlock__cluster_fault(const rlock_config *config, const char **detail) {
     if (config->host || config->unix_path || config->connect || config->sentinels) {
-        return "config.cluster with config.host, unix_path, connect or sentinels";
+        return "config.cluster cannot be combined with config.host, unix_path, connect or "
+               "sentinels";
     }
     if (config->database) {
-        return "a cluster has database 0 alone";
+        return "a cluster has only database 0";
     }
     return rlock__hosts_fault(
         config, config->cluster,
@@ -11236,7 +11239,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
     config->store = store;
     config->url = NULL;
     if (status == RLOCK_ERR_ARG) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter has no such value"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter's value is not valid"), "");
     }
     return status;
 }
@@ -11246,7 +11249,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
-    const char *wrong = "config.url: a config.store of your own reads no URL";
+    const char *wrong = "config.url cannot be combined with config.store";
     const char *at;
     *texts = NULL;
     if (!config->url) {
@@ -11256,8 +11259,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
         if ((unsigned char)*at < ' ' || *at == 127) {
             rlock__line_add(
                 line, 0,
-                RLOCK__TEXT("config.url has a line end, or another control byte: leave it out, or "
-                            "write it as %XX"),
+                RLOCK__TEXT(
+                    "config.url contains a control character: remove it, or write it as %XX"),
                 "");
             return RLOCK_ERR_ARG;
         }
@@ -11265,8 +11268,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        wrong = "config.url: host to database, sentinels, cluster and connect have to be left out "
-                "beside it";
+        wrong =
+            "config.url cannot be combined with host to database, sentinels, cluster or connect";
     } else if (!config->store) {
 #if RLOCK__HAS_STORES
         if (!member && rlock_stores_has(config->url)) {
@@ -11276,8 +11279,7 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
 #elif !RLOCK__HAS_REDIS
-        wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
-                "that of Redis";
+        wrong = "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS";
 #else
         wrong = "config.url needs RLOCK_WITH_URL";
 #endif
@@ -11440,7 +11442,7 @@ static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
         if (seed->url || seed->store || seed->unix_path || seed->connect || seed->sentinels ||
             seed->port < 0 || seed->port > 65535) {
             rlock_client_log(client, RLOCK_LOG_ERROR,
-                             "a node of a cluster has no address but host and port", NULL);
+                             "a cluster node needs host and port, and no other address", NULL);
             return RLOCK_ERR_ARG;
         }
     }
@@ -12518,8 +12520,8 @@ static const char *rlock__quorum_refuses(void *state, const char *key, size_t le
     (void)state;
     (void)key;
     (void)len;
-    return terms     ? "a quorum has only the mutex with one key"
-           : fencing ? "a quorum gives no fencing numbers"
+    return terms     ? "a quorum supports only a mutex with one key"
+           : fencing ? "a quorum does not support fencing tokens"
                      : NULL;
 }
 
@@ -12875,7 +12877,7 @@ static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, 
 static const char *rlock__both_refuses(void *state, const char *key, size_t len,
                                        const rlock_terms *terms, bool fencing) {
     const rlock__quorum *quorum = (const rlock__quorum *)state;
-    const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
+    const char *words = terms ? "two stores combined support only a mutex with one key" : NULL;
     int i;
     for (i = 0; i < quorum->count && !words; i++) {
         const rlock__server *server = &quorum->servers[i];
@@ -13263,7 +13265,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
 static const char *rlock__unsent_text(const rlock_client *client) {
-    return client->up ? "what was sent before is not answered yet" : client->fault_text;
+    return client->up ? "an earlier request has not been answered yet" : client->fault_text;
 }
 
 /* Keeps foreign words, or with NULL none, for an event or a question. */
@@ -15023,12 +15025,12 @@ static const char *rlock__expired_text(const rlock__claim *held) {
     int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
-        return "max_hold_ms is over";
+        return "max_hold_ms has passed";
     }
     if (!held->lock->renews && !rlock__renewal(held->lock)) {
         return NULL; /* nobody wanted it to be renewed */
     }
-    return held->next_us <= now_us ? "nothing was renewed: the process or its loop stood still"
+    return held->next_us <= now_us ? "no renewal was sent: the process or its event loop stalled"
                                    : "no renewal was answered in time";
 }
 
@@ -15799,7 +15801,7 @@ static bool rlock__question_keep(rlock__question *question, const rlock_info *in
 #if RLOCK__HAS_DESCRIPTIONS
     if (question->request.flags & RLOCK_REQUEST_DESCRIBE) {
         if (!info->who && !info->untold && (info->holders > 0 || info->waiters > 0)) {
-            question->info.untold = RLOCK__TEXT("the store lists no holders");
+            question->info.untold = RLOCK__TEXT("this store does not list holders");
         }
         question->words = rlock__who_copy(question->gate->client, &question->info);
         return question->words != NULL;
@@ -16255,13 +16257,12 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
         return status;
     }
     if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.loop lacks a hook"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.loop: a required hook is NULL"), "");
         return RLOCK_ERR_ARG;
     }
     if (!rlock__store_of(config)) {
         rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.store is needed where RLOCK_NO_REDIS leaves Redis out"),
-                        "");
+                        RLOCK__TEXT("config.store is required in a build with RLOCK_NO_REDIS"), "");
         return RLOCK_ERR_ARG;
     }
     if (config->on_event && !RLOCK__HAS_REPORTS) {
@@ -16570,7 +16571,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         status = rlock__client_make(out, &resolved);
     }
     if (status == RLOCK_ERR_NOMEM && errno) { /* memory, descriptors or random bytes */
-        rlock__line_add(line, 0, "no client was made: ", strerror(errno));
+        rlock__line_add(line, 0, "cannot create a client: ", strerror(errno));
         said = true;
     }
     if (said && config->log) {
@@ -16637,17 +16638,17 @@ static const char *rlock__credentials_give(rlock_client *client, bool sentinels,
     const rlock_store *store = client->store;
     *status = RLOCK_ERR_ARG;
     if (username && !password) {
-        return RLOCK__TEXT("a username without a password");
+        return RLOCK__TEXT("a username requires a password");
     }
     if (!store->set_credentials) {
-        return RLOCK__TEXT("the store takes no credentials");
+        return RLOCK__TEXT("this store does not take credentials");
     }
     *status = rlock__hide_passing(client, sentinels, password);
     if (*status == RLOCK_OK) {
         *status = store->set_credentials(client->store_state, sentinels, username, password);
     }
-    return sentinels ? RLOCK__TEXT("the store asks no Sentinels")
-                     : RLOCK__TEXT("the store takes no credentials");
+    return sentinels ? RLOCK__TEXT("this store does not use Sentinels")
+                     : RLOCK__TEXT("this store does not take credentials");
 }
 
 static int rlock__credentials_set(rlock_client *client, bool sentinels, const char *username,
@@ -16760,23 +16761,23 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
 static const char *rlock__keys_wrong(const rlock_options *options) {
     size_t i;
     if (!options->keys == !options->key) {
-        return RLOCK__TEXT("options.key or options.keys is required, and one alone");
+        return RLOCK__TEXT("set either options.key or options.keys");
     }
     if (options->keys && options->key_len) {
-        return RLOCK__TEXT("options.key_len goes with options.key");
+        return RLOCK__TEXT("options.key_len requires options.key");
     }
     if (!options->keys && (options->key_count || options->key_lens)) {
-        return RLOCK__TEXT("options.key_count and options.key_lens go with options.keys");
+        return RLOCK__TEXT("options.key_count and options.key_lens require options.keys");
     }
     if (!RLOCK__HAS_KINDS && options->key_count > 1) {
         return "several options.keys need RLOCK_WITH_KINDS";
     }
     if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
-        return RLOCK__TEXT("options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
+        return RLOCK__TEXT("options.key_count must be 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
     }
     for (i = 0; i < options->key_count; i++) {
         if (!options->keys[i]) {
-            return RLOCK__TEXT("options.keys has a NULL");
+            return RLOCK__TEXT("options.keys contains a NULL");
         }
     }
     return NULL;
@@ -16801,12 +16802,13 @@ static const char *rlock__want_keys(rlock__want *want) {
     for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return RLOCK__TEXT("the length of options.key, or of one of options.keys, is not 1 "
-                               "to " RLOCK__QUOTE(RLOCK_KEY_MAX));
+            return RLOCK__TEXT(
+                "options.key, and each of options.keys, must have a length of 1 to " RLOCK__QUOTE(
+                    RLOCK_KEY_MAX));
         }
     }
     return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
-               ? "options.keys has two that are alike"
+               ? "options.keys contains a duplicate"
                : NULL;
 }
 
@@ -16814,19 +16816,19 @@ static const char *rlock__want_keys(rlock__want *want) {
 static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     if (!semaphore && (options->permits || options->weight)) {
-        return RLOCK__TEXT("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE");
+        return RLOCK__TEXT("options.permits and options.weight require RLOCK_KIND_SEMAPHORE");
     }
     if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
-        return RLOCK__TEXT("options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
+        return RLOCK__TEXT("options.permits must be 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
     }
     if (semaphore && terms->weight > terms->permits) {
-        return RLOCK__TEXT("options.weight is not 1 to options.permits");
+        return RLOCK__TEXT("options.weight must be 1 to options.permits");
     }
     if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
-        return RLOCK__TEXT("several options.keys go with RLOCK_KIND_MUTEX");
+        return RLOCK__TEXT("several options.keys require RLOCK_KIND_MUTEX");
     }
     if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
-        return RLOCK__TEXT("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE");
+        return RLOCK__TEXT("options.owner requires RLOCK_KIND_READ or RLOCK_KIND_WRITE");
     }
     return NULL;
 }
@@ -16838,7 +16840,7 @@ static const char *rlock__want_init(rlock__want *want, const rlock_options *opti
     memset(want, 0, sizeof *want);
     want->options = options;
     if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
-        return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
+        return RLOCK__HAS_KINDS ? "options.kind must be one of rlock_kind"
                                 : "options.kind needs RLOCK_WITH_KINDS";
     }
     wrong = rlock__want_keys(want);
@@ -16863,14 +16865,14 @@ static const char *rlock__options_init(rlock__want *want, const rlock_options *o
     const char *wrong = rlock__want_init(want, options);
     if (!wrong &&
         (options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF)) {
-        wrong = "options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF";
+        wrong = "options.watchdog must be RLOCK_WATCHDOG_AUTO, _ON or _OFF";
     }
     if (!wrong && !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
         wrong = "options.max_hold_ms is negative";
     }
     if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
-        wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
-            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or it is above "
+        wrong = "options.watchdog_lease_ms must be " RLOCK__QUOTE(
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", and at most "
                                                                         "config.quarantine_ms";
     }
     return wrong;
@@ -17260,7 +17262,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         return RLOCK_ERR_STATE;
     }
     wrong = rlock__want_init(&want, options);
-    wrong = !wrong && want.terms.count > 1 ? "a question is about one key" : wrong;
+    wrong = !wrong && want.terms.count > 1 ? "rlock_inspect and the like take one key" : wrong;
     if (rlock__refused_by(client, &want, wrong)) {
         return RLOCK_ERR_ARG;
     }
@@ -17353,8 +17355,8 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
             client, RLOCK_LOG_ERROR,
             what == RLOCK_STORE_STAYS
                 ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
-                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store a token is of use "
-                              "to its client alone"),
+                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
+                              "acquired a token can use it"),
             NULL);
     }
     return false;
@@ -17557,4 +17559,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: dbade2f974b150b7 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 61cafb23be221a98 */

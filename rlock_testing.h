@@ -1333,7 +1333,7 @@ static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms) {
     t->stopped++;
     if (t->world->driver) {
         if (rlock_testing_after(&t->world->own, ms, rlock__testing_thaw, t) != RLOCK_OK) {
-            rlock__testing_fail("no memory for a freeze");
+            rlock__testing_fail("out of memory for a freeze");
         }
         return;
     }

@@ -97,7 +97,7 @@ struct asio_watched {
     asio_watched(rlock_io *whose, const net::any_io_executor &on) : io(whose), descriptor(on) {
     }
 
-    /* What is ready now: level-triggered, and an error or a hang-up is everything that is watched.
+    /* What is ready now: level-triggered, and an error or a hang-up reports all watched events.
      * Asio tells of read and write one by one, and maybe of what is read by now. */
     unsigned ready() {
         pollfd fd = {descriptor.native_handle(), 0, 0};

@@ -5,7 +5,7 @@
  *         ... this process leads: begin
  *     }
  *     static void on_step_down(rlock_election *election, const rlock_event *event, void *user) {
- *         ... it leads no more: stop at once
+ *         ... it steps down: stop at once
  *     }
  *
  *     rlock_options options = {0};
@@ -107,8 +107,7 @@ static inline void rlock__elect_note(rlock_election *election, int status, const
         strncat(election->text, text, sizeof election->text - 1);
     }
     if (news && status != RLOCK_OK && status != RLOCK_ERR_CLOSED) {
-        rlock__elect_log(election, RLOCK_LOG_WARNING, "fails, and is tried again",
-                         rlock_strerror(status));
+        rlock__elect_log(election, RLOCK_LOG_WARNING, "failed, will retry", rlock_strerror(status));
     }
 }
 

@@ -702,7 +702,7 @@ static void what_one_refuses_is_refused_with_its_words(void **state) {
     assert_non_null(strstr(g.log_text, "this store has short keys"));
     SAME(refused("abc", RLOCK_KIND_FAIR), RLOCK_ERR_ARG);
     assert_non_null(strstr(g.log_text, RLOCK__HAS_KINDS
-                                           ? "both stores together have only the mutex with one key"
+                                           ? "two stores combined support only a mutex with one key"
                                            : "options.kind needs RLOCK_WITH_KINDS"));
 }
 

@@ -750,7 +750,7 @@ def what_is_wrong_with_a_password_file_is_told_and_the_password_is_not(place):
     job_has(server, "hunter2")
     for text, its_url, words in (("", url, "it is empty"), ("\n\n", url, "it is empty"), ("a\0b", url, "NUL"),
                                  ("x" * 65537, url, "65536 bytes"), ("hunter3", url, "WRONGPASS"),
-                                 ("hunter2", f"unix://job:hunter2@{server.socket}", "the URL has one too"),
+                                 ("hunter2", f"unix://job:hunter2@{server.socket}", "the URL also contains a password"),
                                  (None, url, "No such file")):
         if text is not None:
             says_now(path, text)
@@ -1230,14 +1230,14 @@ LOSSES = (  # what happens to the server or to rlock; the lease; what the one li
     ("hangs", lambda server, *_: server.signal(signal.SIGSTOP), 4, "the server does not answer"),
     ("killed", lambda server, *_: server.kill(), 2, "Connection refused|No such file or directory"),
     ("deleted", lambda server, _, key: server.redis.delete(key), 2, "it was deleted at the server"),
-    ("stolen", lambda server, _, key: server.redis.set(key, "mine"), 2, "another has it"),
+    ("stolen", lambda server, _, key: server.redis.set(key, "mine"), 2, "another client holds it"),
     ("no-lock", lambda server, _, key: server.redis.pipeline().delete(key).lpush(key, 1).execute(), 2,
-     "another has it: WRONGTYPE .*"),
+     "another client holds it: WRONGTYPE .*"),
     ("password", asks_for_a_password, 2, "NOAUTH .*"),
     ("replica", lambda server, *_: server.redis.slaveof("127.0.0.1", 1), 2, "(.*READONLY .*|the server is a replica.*)"),
     ("short", lambda server, *_: server.signal(signal.SIGSTOP), 1 / SCALE,  # shorter than what a request may take
      "no renewal was answered in time"),
-    ("stopped", stopped_for_longer_than_the_lease, 1, "nothing was renewed: the process or its loop stood still"),
+    ("stopped", stopped_for_longer_than_the_lease, 1, "no renewal was sent: the process or its event loop stalled"),
 )
 
 
@@ -1255,7 +1255,7 @@ def line_of_a_loss(place, elects, what, happens, leases, cause):
     else:
         said = machine.process.communicate(timeout=4 * SOON_S)[1]
         assert machine.process.returncode == LOST, (what, said)
-    wanted = f"rlock: the lock of {what} was lost: (?:{cause}); the command was ended\n"
+    wanted = f"rlock: the lock of {what} was lost: (?:{cause}); the command was terminated\n"
     assert re.fullmatch(wanted, said), (elects, what, said)
 
 
@@ -1986,7 +1986,7 @@ def hook_that_hangs_after_a_loss_delays_only_the_next_term(place):
     machine.signal(signal.SIGTERM)
     machine.ends_with(0)
     said = machine.process.stderr.read()
-    assert said.count("--on-lost ran for longer than --grace and was ended") == 2, said
+    assert said.count("--on-lost ran for longer than --grace and was terminated") == 2, said
 
 
 @test

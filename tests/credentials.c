@@ -334,7 +334,8 @@ static void store_that_takes_none_says_so(void **state) {
         config.store = memory;
         assert_int_equal(rlock_client_set_credentials(kit_client(&config), "locker", "first"),
                          RLOCK_ERR_ARG);
-        assert_true(log_has((void *)(uintptr_t)RLOCK__TEXT("the store takes no credentials")));
+        assert_true(
+            log_has((void *)(uintptr_t)RLOCK__TEXT("this store does not take credentials")));
         kit_reset();
         rlock_memory_free(memory);
         config.store = NULL;
@@ -342,7 +343,7 @@ static void store_that_takes_none_says_so(void **state) {
 #endif
     assert_int_equal(rlock_client_set_sentinel_credentials(kit_client(&config), "locker", "first"),
                      RLOCK_ERR_ARG);
-    assert_true(log_has((void *)(uintptr_t)RLOCK__TEXT("the store asks no Sentinels")));
+    assert_true(log_has((void *)(uintptr_t)RLOCK__TEXT("this store does not use Sentinels")));
 }
 
 /* ------------------------------------------------------------------------------------------------

@@ -284,9 +284,9 @@ static void silence_of_all_sentinels_is_told(void **state) {
     static const struct {
         int mode;
         const char *words;
-    } rows[] = {{SAYS_NIL, "no Sentinel has an answer: it knows no primary of this name"},
-                {SAYS_ERROR, "no Sentinel has an answer: ERR unknown command"},
-                {IS_SILENT, "no Sentinel has an answer: the server does not answer"}};
+    } rows[] = {{SAYS_NIL, "no Sentinel gives an address: it knows no primary of this name"},
+                {SAYS_ERROR, "no Sentinel gives an address: ERR unknown command"},
+                {IS_SILENT, "no Sentinel gives an address: the server does not answer"}};
     size_t i;
 
     (void)state;
@@ -665,7 +665,7 @@ static void password_that_the_sentinels_refuse_is_told(void **state) {
     stage_lies("AUTH", "-WRONGPASS invalid username-password pair\r\n", true, false);
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: WRONGPASS"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel gives an address: WRONGPASS"));
     assert_false(stage_heard("INFO"));
     config = quay_begins(); /* a password that was forgotten is refused at the question */
     for (i = 0; i < SENTINELS; i++) {
@@ -674,7 +674,7 @@ static void password_that_the_sentinels_refuse_is_told(void **state) {
     }
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: NOAUTH"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel gives an address: NOAUTH"));
 }
 
 /* Sentinels may be named, and may announce names. */
@@ -1244,7 +1244,7 @@ static void other_fields_beside_sentinels_are_checked(void **state) {
     refused_for(&config, "config.unix_path or config.connect");
     config = quay_begins();
     config.sentinel_tls = &nothing;
-    refused_for(&config, "config.tls lacks a hook");
+    refused_for(&config, "config.tls: a required hook is NULL");
     config = stage_config(RLOCK_WIRE_STRING);
     hooks.start = tls_never_starts;
     hooks.before = tls_before_nothing;

@@ -28,7 +28,7 @@ static void waits_end_so(const char *answer) {
     stage_lies("WAIT", answer, true, false);
 }
 
-#define TOO_FEW "WAIT: too few replicas have it: 1 of 2"
+#define TOO_FEW "WAIT: too few replicas confirmed the write: 1 of 2"
 
 /* A release with its script: what was granted is given back so. */
 #define RELEASED_IN_FULL released_in_full()
@@ -422,7 +422,8 @@ static void crowd_told(rlock *lock, const rlock_event *event, void *user) {
     crowd.refused += event->status == RLOCK_ERR_SERVER;
     crowd.other += event->status != RLOCK_ERR_SERVER;
     crowd.words =
-        event->text != NULL && strcmp(event->text, "WAIT: too few replicas have it: 0 of 2") == 0
+        event->text != NULL &&
+                strcmp(event->text, "WAIT: too few replicas confirmed the write: 0 of 2") == 0
             ? "as they are"
             : "others";
 }

@@ -286,7 +286,7 @@ static void store_that_lists_nobody_says_so(void **state) {
     assert_int_equal(list.holders, 1);
     assert_false(list.listed);
     assert_int_equal(list.count, 0);
-    assert_string_equal(list.untold, RLOCK__TEXT("the store lists no holders"));
+    assert_string_equal(list.untold, RLOCK__TEXT("this store does not list holders"));
     kit_reset();
     rlock_memory_free(store);
 }

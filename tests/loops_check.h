@@ -257,12 +257,14 @@ static void contract_is_kept_by_rlock_loop_check(void **state) {
     options.user = loop;
     options.patience_ms = PATIENCE_US / 1000;
     assert_int_equal(hooks.idle != NULL, now_on->alive != NULL);
-    assert_int_equal(checked(&options, now_on->alive != NULL
-                                           ? "\nok 24 - what is idle is served, and does not keep "
-                                             "a loop from ending\n1..24\n"
-                                           : "# SKIP there is no hook idle, or no options.alive\n"
-                                             "1..24\n"),
-                     0);
+    assert_int_equal(
+        checked(
+            &options,
+            now_on->alive != NULL
+                ? "\nok 24 - an idle client is served, and does not keep the loop running\n1..24\n"
+                : "# SKIP there is no hook idle, or no options.alive\n"
+                  "1..24\n"),
+        0);
 }
 
 /* Each check finds a fault, and says which. */
@@ -286,7 +288,7 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         {TIMER_AFTER_CLOSE, 8, "of a closed client comes"},
         {ONE_CLIENT_ONLY, 8, "open failed for a second client"},
         {EDGE_TRIGGERED, 9, "not reported again"},
-        {CHANGE_IGNORED, 10, "that it can be written is not reported"},
+        {CHANGE_IGNORED, 10, "RLOCK_IO_WRITE is not reported"},
         {CALLS_WITHOUT_END, 9, "though nothing can be read"},
         {CALLS_WITHOUT_END, 10, "though nothing can be read"},
         {DESCRIPTORS_MIXED_UP, 11, "another in its place"},

@@ -962,7 +962,7 @@ static void hold_that_expires_says_why(void **state) {
     IS(tried(alone, 0, 200), RLOCK_OK);
     EVENTUALLY(limited->count[RLOCK_LOST] == 1 && alone->count[RLOCK_LOST] == 1);
     IS(limited->reason, RLOCK_REASON_EXPIRED);
-    assert_string_equal(limited->text, "max_hold_ms is over");
+    assert_string_equal(limited->text, "max_hold_ms has passed");
     IS(alone->reason, RLOCK_REASON_EXPIRED);
     assert_string_equal(alone->text, ""); /* nothing was to renew it */
 }

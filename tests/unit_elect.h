@@ -456,7 +456,7 @@ static void log_says_each_change_once_and_no_failure_twice(void **state) {
         reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "no"));
         (void)asks_again();
         SAME(ballot.lines, 2);
-        assert_string_equal(ballot.line, "fails, and is tried again: the user or a certificate is "
+        assert_string_equal(ballot.line, "failed, will retry: the user or a certificate is "
                                          "refused");
     }
     reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_TYPE, "no"));

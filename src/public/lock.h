@@ -28,7 +28,7 @@ typedef enum rlock_event_kind {
 /* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
-    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
+    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms has passed */
     RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
     RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */

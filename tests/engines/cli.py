@@ -334,7 +334,7 @@ if ENGINE == "postgres":
         until("the lock of the row", SOON_S, lambda: "has it" in session.process.stdout.readline())
         err = machine.process.communicate(timeout=4 * SOON_S)[1]
         assert machine.process.returncode == LOST, err
-        wanted = f"rlock: the lock of {key} was lost: canceling statement due to .* timeout.*; the command was ended\n"
+        wanted = f"rlock: the lock of {key} was lost: canceling statement due to .* timeout.*; the command was terminated\n"
         assert re.fullmatch(wanted, err), err
 
 
