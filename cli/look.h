@@ -941,7 +941,7 @@ static int look_main(enum look_mode mode, const char *pattern) {
                  "ls and top support one server, not a quorum");
     }
     if (cli.engine != NULL && mode >= LOOK_LS) {
-        cli_fail(CLI_FAILED, cli.engine->list, "ls and top support only Redis, not %s",
+        cli_fail(CLI_FAILED, cli.engine->list, "ls and top support Redis only, not %s",
                  cli.engine->name);
     }
     look.config = cli_config(); /* a client finds what is wrong with it */

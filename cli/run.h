@@ -799,7 +799,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     run.keeper = 0;
     if (WIFSIGNALED(child->rstatus)) { /* what it kept is ours now */
         if (run.end_us == 0) {
-            cli_say("rlock: the keeper process was killed; the command is terminated\n");
+            cli_say("rlock: the keeper was killed; the command is terminated\n");
         }
         do {
             usleep((useconds_t)run_kill() / 5);

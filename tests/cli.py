@@ -369,7 +369,7 @@ def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_told_if_not(place)
     path = os.path.join(place.folder, "pipe")
     os.mkfifo(path)
     code, out, err = place.says("--fence-file", path, place.key, "--", "echo", "ran")
-    assert code == FAILED and out == "" and "nobody reads" in err, (code, out, err)
+    assert code == FAILED and out == "" and "no process reads" in err, (code, out, err)
     assert not place.server.redis.exists(place.key)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     code, out, err = place.says("--fence-file", path, place.key, "--", "sh", "-c", 'echo "$RLOCK_FENCE"')
@@ -667,7 +667,7 @@ def quorum_is_named_by_a_variable_or_a_file(place):
 @test
 def what_is_wrong_in_a_file_of_urls_is_told_with_its_name(place):
     path = os.path.join(place.folder, "urls")
-    for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "the servers 1 and 2 have one URL"),
+    for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "servers 1 and 2 have the same URL"),
                         ("".join(f"redis://h{i}\n" for i in range(16)), "bad argument"), ("redis://u:sec\0ret@a", "NUL"),
                         ("\n" * 65536 + place.server.url, "65536 bytes")):
         with open(path, "w", encoding="ascii") as file:
@@ -793,7 +793,7 @@ def each_wrong_option_is_told_with_its_cure(place):
             (("--url", "http://x", key, "--", "true"), "url"), (("--quorum", ",", key, "--", "true"), "three"),
             (("--weight", "2", key, "--", "true"), ""), (("--grace", "1s", key, "--", "true"), "--grace: not with"),
             (("elect", "-n", key, "--", "true"), "--try: not with rlock elect"), (("--url", "", key, "--", "true"), "empty"),
-            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "the servers 1 and 3 have one URL"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
+            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "servers 1 and 3 have the same URL"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
             (("-w", "200ms", "--url", "redis://127.0.0.1:1", key, "--", "true"), "RLOCK_URL")):
         code, out, err = place.says(*arguments)
         assert code == FAILED and out == "" and err and words in err, (arguments, code, out, err)

@@ -1041,11 +1041,11 @@ static void clusters_of_a_configuration_are_checked(void **state) {
     } rows[] = {
         {"", NULL, NULL, NULL, "expected host:", 0, false},
         {"a,,b", NULL, NULL, NULL, "expected host:", 0, false},
-        {"127.0.0.1", "h", NULL, NULL, "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, "/p", NULL, "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, NULL, "s", "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, NULL, NULL, "config.cluster with", 0, true},
-        {"127.0.0.1", NULL, NULL, NULL, "database 0 alone", 1, false},
+        {"127.0.0.1", "h", NULL, NULL, "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, "/p", NULL, "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, NULL, "s", "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, NULL, NULL, "config.cluster cannot", 0, true},
+        {"127.0.0.1", NULL, NULL, NULL, "only database 0", 1, false},
         {"127.0.0.1,[::1],[::1]:7000,127.0.0.1:65535", NULL, NULL, NULL, NULL, 0, false},
     };
     size_t i;

@@ -1170,9 +1170,9 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         {"a", "", NULL, NULL, NULL, "sentinel_primary", true},
         {"a", "locks", "user", NULL, NULL, "sentinel_username", true},
         {"a", "locks", NULL, NULL, "/path", "config.unix_path or", true},
-        {NULL, "locks", NULL, NULL, NULL, "without config.sentinels", true},
-        {NULL, NULL, "x", NULL, NULL, "without config.sentinels", true},
-        {NULL, NULL, NULL, "x", NULL, "without config.sentinels", true},
+        {NULL, "locks", NULL, NULL, NULL, "requires config.sentinels", true},
+        {NULL, NULL, "x", NULL, NULL, "requires config.sentinels", true},
+        {NULL, NULL, NULL, "x", NULL, "requires config.sentinels", true},
         {"a", "locks", NULL, NULL, NULL, NULL, true},
         {"a:1,[::1],[fe80::1%1]:26380,127.0.0.1:65535", "locks", "u", "p", NULL, NULL, true},
         {"[::1],127.0.0.1:1", "locks", NULL, "p", NULL, NULL, false},
@@ -1250,7 +1250,7 @@ static void other_fields_beside_sentinels_are_checked(void **state) {
     hooks.before = tls_before_nothing;
     hooks.why = tls_knows_nothing;
     config.sentinel_tls = &hooks;
-    refused_for(&config, "without config.sentinels");
+    refused_for(&config, "requires config.sentinels");
     config = quay_begins();
     config.host = "primary.example";
     config.loop.resolve = NULL;

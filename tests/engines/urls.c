@@ -130,7 +130,7 @@ static void what_is_wrong_is_named(void **state) {
         {"mysql://h/shop", "the URL of MariaDB is not valid: the user"},
         {"zookeeper://h/x?session_ms=1", "session_ms"},
         {"Postgres://h/x", "config.url: the scheme is not redis"},
-        {"postgres:/h/x", "config.url: the scheme is of another engine"},
+        {"postgres:/h/x", "config.url: the scheme is for another engine"},
         {"postgres", "config.url: the scheme is not redis"},
         {"postgresq://h/x", "config.url: the scheme is not redis"},
     };
