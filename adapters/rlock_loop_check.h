@@ -60,7 +60,7 @@ typedef struct rlock_loop_check_options {
      * something to wait for. It may let the loop look once. */
     bool (*alive)(void *user);
 
-    int patience_ms; /* 5000; what has not come after so long is missing */
+    int patience_ms; /* 5000; what has not come by then is missing */
     int only;        /* all; the number of the only check to run */
 } rlock_loop_check_options;
 
@@ -103,7 +103,7 @@ typedef struct rlock__loop_check {
     const char *why;                /* the check at hand has failed */
     bool inside;                    /* a hook */
     bool from_hook;                 /* a call came from inside one */
-    char trail[RLOCK__CHECK_TRAIL]; /* who was called: a, b, c = descriptors, t, u = timers */
+    char trail[RLOCK__CHECK_TRAIL]; /* what was called: a, b, c = descriptors, t, u = timers */
     unsigned events[RLOCK__CHECK_TRAIL];
     unsigned len;
     unsigned ticks;                                      /* of t, also where the trail is full */
@@ -151,7 +151,7 @@ static inline void rlock__check_ready(rlock_io *io, unsigned events) {
     rlock__check_heard(at->check, at->letter, events);
 }
 
-/* The end of a dispatch: that of a timer, if it was not told before. */
+/* The end of a dispatch: that of a timer, if it was not noted before. */
 static inline void rlock__check_flush(void *state) {
     rlock__check_client *client = (rlock__check_client *)state;
     if (!client->told) {
@@ -393,7 +393,7 @@ static inline void rlock__check_then_zero_again(rlock__loop_check *c, char who) 
 static inline void rlock__check_zero_timer_for_ever(rlock__loop_check *c) {
     c->then = rlock__check_then_zero_again;
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    rlock__check_fill(c, 0); /* and nobody reads it */
+    rlock__check_fill(c, 0); /* and it is not read */
     rlock__check_timer(c, 0, 0);
     RLOCK__CHECK_UNTIL(c->len > 20, "the timer does not fire repeatedly");
     RLOCK__CHECK(strstr(c->trail, "tt") == NULL, "the timer fires twice without a poll in between");
@@ -571,7 +571,7 @@ static inline void rlock__check_hang_up(rlock__loop_check *c) {
 }
 
 static inline void rlock__check_error(rlock__loop_check *c) {
-    int ends[2]; /* a pipe that nobody reads */
+    int ends[2]; /* a pipe without a reader */
     RLOCK__CHECK(pipe(ends) == 0, "cannot make a pipe");
     close(ends[0]);
     close(c->ios[0].fd);

@@ -22,8 +22,8 @@
  *     rlock_acquires_total         counter, by result: ok, busy, timeout, canceled, conn ...
  *     rlock_releases_total         counter, by result: ok, not_held, unknown ...
  *     rlock_losses_total           counter, by reason: expired, stolen, deleted, closed
- *     rlock_cleanups_total         counter: tokens nobody waited for that are gone from the server
- *     rlock_connects_total, rlock_disconnects_total       counters
+ *     rlock_cleanups_total         counter: tokens of abandoned requests that are gone from the
+ *     server rlock_connects_total, rlock_disconnects_total       counters
  *     rlock_holds, rlock_waiters   gauges: now
  *     rlock_least_left_seconds     gauge: the least time that was left of any hold when it was
  *                                  renewed, released or lost, of the last 5 to 10 minutes in which
@@ -43,7 +43,7 @@
 #define RLOCK_METRICS_ROOM 20480
 
 #define RLOCK__BUCKETS 14
-#define RLOCK__LEAST_US 300000000 /* for so long a least time counts, and once more */
+#define RLOCK__LEAST_US 300000000 /* how long a least time counts, up to twice that */
 #define RLOCK__RESULTS (1 - RLOCK_STATUS_LAST)
 
 typedef struct rlock__histogram {
@@ -58,7 +58,7 @@ typedef struct rlock_metrics {
     int64_t acquires[RLOCK__RESULTS], releases[RLOCK__RESULTS]; /* [-status] */
     int64_t losses[RLOCK__RESULTS];                             /* [rlock_reason] */
     int64_t cleanups, connects, disconnects, held, waiting;
-    int64_t least_left_us; /* of both below; -1: none. Set it to -1 to begin anew */
+    int64_t least_left_us; /* of both below; -1: none. Set it to -1 to begin again */
     int64_t least_us[2];   /* since the time below, and in the five minutes before; -1: none */
     int64_t since_us;
 } rlock_metrics;

@@ -15,7 +15,7 @@
  * MariaDB 10.6 or newer. docs/mariadb.md says what differs on MySQL.
  *
  * One connection a client, by the library's calls that do not block. What one loop iteration
- * submits is one statement: it is committed once for all. The server notifies nobody of a change:
+ * submits is one statement: it is committed once for all. The server sends no notifications:
  * waiters poll, every poll_ms at the latest. Names are resolved by the loop, and each address is
  * tried. A server that is read-only is left. There is no TLS: the library's handshake blocks.
  *
@@ -1414,7 +1414,7 @@ static inline void rlock_mariadb_free(rlock_store *store) {
  *
  *     mysql://user[:password@][host][:port]/database[?socket=/path]
  *
- * mariadb:// is the same. What is left out is no password, 127.0.0.1 and 3306; with a socket host
+ * mariadb:// is the same. The defaults are no password, 127.0.0.1 and 3306; with a socket, host
  * and port are not used. IPv6 stands in brackets. %XX stands for a byte, as in config.url. Any
  * number of clients, on any threads, may use it; free it after them. The first one that is made
  * initializes libmariadb, which is not for two threads at once. Flags are 0. A URL that is

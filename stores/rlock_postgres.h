@@ -15,7 +15,7 @@
  * PostgreSQL 12 or newer; before 14 a clean-up after a lost connection takes a lease longer.
  *
  * One connection a client, in pipeline mode. What one loop iteration submits is one transaction: it
- * is committed once for all. Waiters are notified by NOTIFY, only where somebody waits. Names are
+ * is committed once for all. Waiters are notified by NOTIFY, only if there are any. Names are
  * resolved by the loop, and each address of each host is tried. A server that is read-only is left
  * (target_session_attrs is read-write, unless the URL says otherwise). libpq speaks TLS and SCRAM,
  * whose computing takes up to some 25 ms of the loop at each connection.

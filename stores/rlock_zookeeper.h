@@ -12,7 +12,7 @@
  * its first. A fencing token is the zxid of the node. Several keys at once are refused.
  *
  * One session a client. All its holds last as long as the session, which the client proves by a
- * beat: a write that changes nothing, but that a majority of the servers has to agree to, once in a
+ * beat: a write that changes nothing, but that a majority of the servers must agree to, once in a
  * tick of theirs or a tenth of the session's timeout, whichever is longer. A lease is at most that
  * timeout less two beats, whatever was asked for. A hold whose lease is shorter is deleted by its
  * own client when that ends; if the client is gone, the server keeps it for the session's timeout.
@@ -2142,14 +2142,14 @@ static inline void rlock_zookeeper_free(rlock_store *store) {
 }
 
 /* Makes a store of the ZooKeeper that a URL leads to, as
- * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which all but
- * one host may be left out. In the user and the password %XX stands for a byte. With a password (as
- * of `addauth digest`) the nodes belong to it, else to everybody. The path, "/rlock" if there is
- * none, is made when it is needed. session_ms is the timeout to ask for: the server gives 2 to 20
- * of its ticks. tick_ms is the server's tickTime, of which the session has to have five: a lease
- * has the session's timeout less two ticks, or less a fifth of it where that is more. Any number of
- * clients, on any threads, may use the store; free it after them. A URL that is wrong is refused by
- * rlock_client_new.
+ * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which only
+ * the scheme and one host are required. In the user and the password %XX stands for a byte. With a
+ * password (as of `addauth digest`) the nodes belong to it, else to every client. The path,
+ * "/rlock" if there is none, is made when it is needed. session_ms is the timeout to ask for: the
+ * server gives 2 to 20 of its ticks. tick_ms is the server's tickTime, of which the session must
+ * have five: a lease has the session's timeout less two ticks, or less a fifth of it where that is
+ * more. Any number of clients, on any threads, may use the store; free it after them. A URL that is
+ * wrong is refused by rlock_client_new.
  * Errors: RLOCK_ERR_ARG (out or url is NULL), RLOCK_ERR_NOMEM. */
 static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
     static const rlock_store functions = {NULL,

@@ -444,10 +444,10 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h?quarantine_ms=9", "the parameter \"quarantine_ms\" must be 10 to 86400000"},
         {"redis://h?replicas=101", "the parameter \"replicas\" must be 1 to 100"},
         {"redis://h?replicas_ms=-1", "the parameter \"replicas_ms\" must be 1 to 86400000"},
-        {"redis://h?handovers=-2", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=4097", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=-", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=--1", "the parameter \"handovers\" is not -1 to 4096"},
+        {"redis://h?handovers=-2", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=4097", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=-", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=--1", "the parameter \"handovers\" must be -1 to 4096"},
     };
     size_t i;
     (void)state;
