@@ -1610,7 +1610,7 @@ static void keys_that_the_queue_of_another_may_be_named_are_refused(void **state
         options.key = bad[i];
         options.kind = RLOCK_KIND_FAIR;
         assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
-        assert_true(strstr(kit_log_text, "beside") != NULL);
+        assert_true(strstr(kit_log_text, "queue or fence") != NULL);
         options.kind = RLOCK_KIND_MUTEX; /* it has no line, and is of another type */
         assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
         rlock_free(lock);

@@ -302,7 +302,7 @@ static void description_that_is_none_is_refused(void **state) {
                 {"a\nb", NULL, "config.description: expected"},
                 {"\xc3", NULL, "config.description: expected"},
                 {"a\xe2\x80\xae", NULL, "config.description: expected"},
-                {"a", "b", "config.description with config.client_name"}};
+                {"a", "b", "config.description cannot be combined with config.client_name"}};
     rlock_config config = kit_config(&server);
     rlock_client *client;
     size_t i;
