@@ -166,7 +166,7 @@ static inline void rlock__page_add(rlock__page *page, const char *format, ...) {
     va_end(arguments);
 }
 
-/* One line: name_part{client="stock",label="word"} value; with per_s 1000000 the value is so many
+/* One line: name_part{client="stock",label="word"} value; with per_s 1000000 the value counts
  * microseconds. */
 static inline void rlock__page_line(rlock__page *page, size_t i, const char *name, const char *part,
                                     const char *label, const char *word, int64_t value, int per_s) {

@@ -777,7 +777,7 @@ def file_of_urls_that_changes_in_more_than_its_password_is_told(place):
     until("the command", SOON_S, machine.command)
     says_now(path, f"unix://job:second@{server.socket}0\n")
     said = machine.process.stderr.readline()
-    assert said.startswith(f"rlock: --url-file {path}: not only the password") and "second" not in said, said
+    assert said.startswith(f"rlock: --url-file {path}: more than the password") and "second" not in said, said
     assert machine.command()
 
 
