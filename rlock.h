@@ -38,7 +38,7 @@
  *     >>store-contract   where locks are kept
  *     >>client-api       a client, one connection to one server, shared by any number of handles
  *     >>lock-api         a handle, one would-be holder of one key, or of a set of keys
- *     >>reports          what happens to the handles and connections of a client, reported to one hook
+ *     >>reports          what happens to the handles and connections of a client, for one hook
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform         clock, random bytes, allocation
@@ -1472,7 +1472,7 @@ RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *optio
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 /* ------------------------------------------------------------------------------------------------
- * >>reports - what happens to the handles and connections of a client, reported to one hook
+ * >>reports - what happens to the handles and connections of a client, for one hook
  */
 
 /* What config.on_event is called with. An event says how an operation of one handle ended; reports
@@ -17560,4 +17560,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 56f171ba58d81c27 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 741e2d1d0e7b805a */

@@ -172,7 +172,7 @@ static void new_user_counts_on_the_living_connection(void **state) {
 }
 
 /* Polling would take seconds here. */
-static void no_wake_up_is_lost_while_the_push_connection_is_opened_anew(void **state) {
+static void no_wake_up_is_lost_while_the_push_connection_reconnects(void **state) {
     rlock_config config = config_as("locker", "first");
     rlock_client *client = kit_client(&config);
     struct owner *o = owner_new(client, "k");
@@ -567,7 +567,7 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(hold_outlives_a_password_that_is_replaced),
         TEST(new_user_counts_on_the_living_connection),
-        TEST(no_wake_up_is_lost_while_the_push_connection_is_opened_anew),
+        TEST(no_wake_up_is_lost_while_the_push_connection_reconnects),
         TEST(refused_credentials_leave_the_connections_as_they_are),
         TEST(waiter_is_not_refused_before_the_newer_password_is_tried),
         TEST(acquire_that_left_before_the_new_rights_gets_them),

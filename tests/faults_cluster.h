@@ -1383,7 +1383,7 @@ static void row_of_the_first_map_without_memory_is_read_from_the_next(void **sta
 }
 
 /* Its key begins to be watched where no node has it, or one that was not spoken to yet. */
-static void hold_is_kept_while_nobody_can_watch_its_key(void **state) {
+static void hold_is_kept_while_its_key_cannot_be_watched(void **state) {
     int i;
 
     (void)state;

@@ -134,7 +134,7 @@ static void say_message(const char *kind, const char *channel, const char *paylo
     stage_runs(1);
 }
 
-static void messages_of_tracking_wake_only_whom_they_name(void **state) {
+static void messages_of_tracking_wake_only_the_waiters_of_their_keys(void **state) {
     static const struct {
         const char *kind, *channel, *payload;
         bool wakes;
@@ -249,7 +249,7 @@ static void stage_grants(struct owner *o) {
 }
 
 /* A client that may publish on the channel can say anything there: a number, a colon, the key. */
-static void message_that_is_no_call_calls_nobody(void **state) {
+static void message_that_is_not_a_notification_wakes_no_waiter(void **state) {
     static const struct {
         const char *before, *behind; /* the waiter's number */
         bool number;                 /* it is in the message */

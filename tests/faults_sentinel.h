@@ -382,7 +382,7 @@ static void sentinel_that_comes_back_behind_moves_nothing(void **state) {
 /* An operator gave those that are left another primary, from which they count anew, and one of them
  * is lost for ever. The primary that is known is none any more. Most have to say so: one may have
  * been cut off with a primary of former times. */
-static void sentinels_set_up_anew_are_followed_though_one_is_lost(void **state) {
+static void sentinels_that_were_recreated_are_followed_though_one_is_lost(void **state) {
     rlock_config config = quay_begins();
     rlock_client *client = kit_client(&config);
     struct owner *o = owner_new(client, "k");

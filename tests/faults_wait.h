@@ -608,7 +608,7 @@ static const char *notes_releases_aside(const struct stage_conn *conn, const str
 
 /* The server drops what stands behind a WAIT when its connection ends: the push connection is there
  * for the releases, whether anything is to be heard on it or not. */
-static void client_that_is_freed_during_a_wait_releases_beside_it(void **state) {
+static void client_that_is_freed_during_a_wait_releases_its_holds(void **state) {
     static const char *const lies[] = {NULL, "CLIENT TRACKING", "SUBSCRIBE", "CLIENT ID"};
     size_t n;
 

@@ -516,7 +516,7 @@ static void leader_that_resigns_steps_down_before_its_release_leaves(void **stat
     counts(candidate, 1, 1, 1);
 }
 
-static void who_does_not_lead_resigns_without_stepping_down(void **state) {
+static void candidate_that_does_not_lead_resigns_without_stepping_down(void **state) {
     struct candidate *waits = candidate_new(), *pauses;
     rlock_options options = options_for("other");
     (void)state;
@@ -543,7 +543,7 @@ static void who_does_not_lead_resigns_without_stepping_down(void **state) {
 }
 
 /* Granted, and resigned before it was told so: it never led. */
-static void grant_that_was_not_told_is_given_back_by_who_resigns(void **state) {
+static void grant_that_was_not_delivered_is_released_on_resign(void **state) {
     struct candidate *first = candidate_new(), *second;
     rlock_options options = options_for("other");
     (void)state;

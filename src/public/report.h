@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>reports - what happens to the handles and connections of a client, reported to one hook
+ * >>reports - what happens to the handles and connections of a client, for one hook
  */
 
 #ifndef RLOCK_PUBLIC_REPORT_H
