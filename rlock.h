@@ -38,7 +38,7 @@
  *     >>store-contract   where locks are kept
  *     >>client-api       a client, one connection to one server, shared by any number of handles
  *     >>lock-api         a handle, one would-be holder of one key, or of a set of keys
- *     >>reports          what happens to the handles and connections of a client, told to one hook
+ *     >>reports          what happens to the handles and connections of a client, for one hook
  *     Implementation. A section calls what stands above it. This file is joined from parts, one
  *     for each section: edit the parts (src/ in the repository; docs/design.md is their map).
  *     >>platform         clock, random bytes, allocation
@@ -102,8 +102,8 @@
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
  *       time to live, unless it is above every lease that its token was asked for: then the
- *       server's clock was set back, or somebody set it; or its holder leaves it with
- *       rlock_release_after. A request that was
+ *       server's clock was set back, or its time to live was set by hand; or its holder leaves it
+ *       with rlock_release_after. A request that was
  *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
@@ -199,18 +199,18 @@
  *     text of the event is that of the fault which its status names (tested cell by cell too). A
  *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
  *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
- *         the first connection and after it. CONN also while connected, if requests that are not
- *         answered yet kept this one from being sent: the text says so.
+ *         the first connection and after it. CONN also while connected, if unanswered requests
+ *         kept this one from being sent: the text says so.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook. An
+ *         MASTERDOWN and MOVED the address is looked up again: the name, or the connect hook. An
  *         acquire in quarantine (config.quarantine_ms), and what too few replicas have
  *         (config.replicas), are the same.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
- *         refused: only an operator can mend it, so it is reported to a waiter even with
+ *         refused: only an operator can fix it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
- *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
+ *     (5) WRONGTYPE: something that is not a lock, or a lock of another kind, is at the key.
  *     (6) This process could not get memory for the request.
  *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
  *         then cleaned up, unless the error comes before execution: docs/protocol.md, "Errors".
@@ -229,7 +229,7 @@
  *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
  *                         (default: <hiredis/async.h>). One that is included before stays the one.
  *                         Its version is that of the library that is linked: else
- *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
+ *                         rlock_client_new returns RLOCK_ERR_ARG, and logs both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_WITH_POSTGRES  config.url may name PostgreSQL: see stores/rlock_stores.h
  *     RLOCK_WITH_ZOOKEEPER  ... ZooKeeper
@@ -390,7 +390,7 @@
 #define RLOCK__NEEDS(setting, macro) macro
 #endif
 
-/* The linkage of the public functions; define it yourself where that has to be another one. */
+/* The linkage of the public functions; define it yourself if you need another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif
@@ -464,8 +464,8 @@ RLOCK_API const char *rlock_strerror(int status);
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
  * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched. What
- *    is ready for reading and writing may come in one call or in two. A call too many, or too
- *    early, is harmless, if not one follows the other without end.
+ *    is ready for reading and writing may come in one call or in two. An extra or early call
+ *    is harmless, unless they follow each other without end.
  * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
  *    was fetched before; after close() it makes no call at all.
  * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
@@ -482,7 +482,7 @@ RLOCK_API const char *rlock_strerror(int status);
  * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
  *    the end of the dispatch. The same hooks were called when a shutdown or a drain is done.
- * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
+ * 5. Each dispatch samples the clock again, never a loop's cached time. The clock is CLOCK_BOOTTIME
  *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
  *    server's time to live does not.
  * 6. One dispatch delivers a snapshot of what is ready; what callbacks add waits for the next loop
@@ -590,7 +590,7 @@ typedef enum rlock_op {
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind.
- * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it.
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, if the store knows it.
  * Of a renewal, LAST: it leaves the hold. If it is done, nothing more is asked of this token. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
@@ -621,7 +621,7 @@ typedef struct rlock_terms {
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
 
-/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+/* What a store keeps in a request. Nothing else reads or writes it, so a store made of stores has
  * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
  * what the store leaves there it finds in the next request of the same token. The other members
  * mean something only while the store has the request, and nothing before. */
@@ -641,7 +641,7 @@ typedef struct rlock_request {
     uint8_t op, flags;
     uint16_t fences;    /* acquire: how many fencing tokens in a row to reserve; 0 = none */
     uint32_t permits;   /* set permits: the number; 0 = what the terms say */
-    bool out;           /* belongs to whoever submits it: the store has the request */
+    bool out;           /* belongs to the submitter: the store has the request */
     int64_t lease_ms;   /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
     int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
@@ -650,7 +650,7 @@ typedef struct rlock_request {
                          whose position is wanted, 0 = none */
     uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    uint64_t writer;    /* acquire: ignore the hold of this token; 0 = none */
     const char *id;     /* renew, release: the rlock_client_id() of the client whose token it is,
                          which gave the hold away; NULL = this client's. See RLOCK_STORE_ADOPTS */
     int64_t sent_us;    /* the store sets it: the clock before the request could leave */
@@ -661,7 +661,7 @@ typedef struct rlock_request {
 /* How a request ended. */
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
-    RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
+    RLOCK_OUTCOME_HELD,     /* acquire: another holds it, for left_ms more (-1: without end) */
     RLOCK_OUTCOME_GONE,     /* renew, release: the key is not there */
     RLOCK_OUTCOME_STOLEN,   /* renew, release: another's token is there */
     RLOCK_OUTCOME_FAULT     /* none of these: see fault */
@@ -692,7 +692,7 @@ typedef struct rlock_who {
 /* How a key stands at the server. */
 typedef struct rlock_info {
     int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
-    int64_t holders;   /* how many hold the key; after a forced release: how many held it */
+    int64_t holders;   /* number of holders; after a forced release: of those removed */
     int64_t left_ms;   /* until the last of their leases ends; -1 = never */
     int64_t waiters;   /* in the queue at the server; -1 for a MUTEX, which has no queue */
     int64_t permits;   /* what could be granted now; for a MUTEX 1 or 0 */
@@ -726,7 +726,7 @@ typedef struct rlock_answer {
     uint64_t fence;   /* acquire, DONE: the first of them; 0 if none was wanted */
     int64_t lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the
                          one that was asked for; 0 = as asked for */
-    int64_t left_ms;  /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
+    int64_t left_ms;  /* acquire, HELD: how long the lease of a holder runs; -1 = without end */
     const char *text; /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
@@ -742,7 +742,7 @@ typedef struct rlock_part {
 } rlock_part;
 
 /* A store calls these to report to the core; `owner` is what open was given. An event with a part
- * is about its keys alone, one without (NULL) about all. */
+ * is about only its keys, one without (NULL) about all. */
 typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
@@ -753,9 +753,8 @@ typedef struct rlock_store_events {
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. A key
-     * that the client did not use before is taken for pushed as the last event about all keys said.
-     */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. For a
+     * key that the client did not use before, the last event about all keys counts. */
     void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
@@ -771,9 +770,9 @@ struct rlock_report;
 struct rlock_stats;
 
 /* What a store can do with a hold that goes on without its client: rlock_store.can.
- * STAYS: a token is there until its lease ends, also if its client says no more of it; a renewal
- * whose longest_ms is below the lease that the token has makes that shorter; and close sends a
- * renewal that was submitted last.
+ * STAYS: a token is there until its lease ends, even if its client sends nothing more; a renewal
+ * with a longest_ms below the token's lease shortens that lease; and close sends a renewal that was
+ * submitted last.
  * ADOPTS: request.id counts. */
 #define RLOCK_STORE_STAYS 1u
 #define RLOCK_STORE_ADOPTS 2u
@@ -784,7 +783,7 @@ typedef struct rlock_store {
     void *ctx;
 
     /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. The config
-     * is checked, and its defaults are resolved, but for what the Redis store alone reads. */
+     * is checked, and its defaults are resolved, except for what only the Redis store reads. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
@@ -799,7 +798,7 @@ typedef struct rlock_store {
     /* Withdraws a request: it must not be answered. True if it was, or still may be, executed. */
     bool (*forget)(void *state, rlock_request *request);
 
-    /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
+    /* Starts (on) or stops reporting changes of a key by `woken`; may be repeated. */
     void (*track)(void *state, const char *key, size_t key_len, bool on);
 
     /* Sends what was submitted; called at the end of each dispatch. */
@@ -844,7 +843,7 @@ RLOCK_API void rlock_client_report(const rlock_client *client, const struct rloc
 
 /* Names a secret, as a password: from then on it is shown as *** in every line of the log, in every
  * event and report of this client. Of what a store gives for these the library shows 255 bytes at
- * most, and \xNN for each byte that is no plain text. Call it before the secret is used. It is
+ * most, and \xNN for each byte that is not plain text. Call it before the secret is used. It is
  * copied, and kept as long as the client; one that is kept already, NULL and "" change nothing.
  * Errors: RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
@@ -857,7 +856,7 @@ RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
  * rlock_client_plans(client, true) and the same with false a client is not idle: see loop.idle.
  * rlock_io_watch returns what the loop's hook `watch`
  * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
- * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
+ * another one of the same number, watch it with 0, and after that call again. rlock_name_resolve
  * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
  */
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
@@ -886,23 +885,23 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * A url has no parameters but db and those of the Sentinels. All else comes from the client's
  * config, whose own address is not used. Every client that locks the same keys must name the same
  * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
- * Free it after them; NULL is allowed. It is of the part QUORUM. What is wrong with a
- * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
+ * Free it after them; NULL is allowed. It is of the part QUORUM. rlock_client_new reports what is
+ * wrong with a server's config. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 #if RLOCK__HAS_QUORUM
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
 /* Makes, and frees, a store that holds in two others at once, for as long as a service moves from
- * the one to the other: first all clients are on `from`, then each begins anew on both, and when
- * all are, each begins anew on `to`. A client on both excludes those before it and those after it.
+ * one to the other: first all clients are on `from`, then each restarts on both, and when all have,
+ * each restarts on `to`. A client on both excludes those before it and those after it.
  * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
- * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
+ * hold in one of them ends it. Both must be up. The store supports only a mutex with one key.
  * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
  * Redis, PostgreSQL, MariaDB and the store inside the process do, and their clocks are less than a
  * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
  * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
- * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
+ * store. Every client must name the same two in the same order (docs/moving-stores.md). Free it
  * after its clients; NULL is allowed. It is of the part QUORUM. Errors: RLOCK_ERR_ARG
  * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
@@ -910,8 +909,8 @@ RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
 RLOCK_API void rlock_both_free(rlock_store *store);
 #endif
 
-/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
- * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
+/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client:
+ * for a list of nodes, or for a quorum of clusters. Of each config the
  * library reads and copies host and port of a node, of the first one also username, password and
  * tls, which is not copied. All else comes from the client's config, whose own address is not used.
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.
@@ -941,7 +940,7 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right; a renewal is refused */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
-/* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
+/* The forms of config.url. What is in [] is optional; valkey works like redis.
  *
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
@@ -952,13 +951,13 @@ typedef enum rlock_wire {
  *     postgres://, zookeeper://, mysql://  other engines, where the implementation is compiled with
  *                                      them: stores/rlock_stores.h, which has all about these forms
  *
- * What is left out is the default of its field. User or password may be empty. IPv6 stands in
+ * What is omitted has the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
  * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
  * sentinel_username, sentinel_password (their own), sentinel_tls (yes or no; the default is what
  * the scheme says) and trust_plain_sentinels (yes or no). They have the limits of their fields,
- * which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
+ * which must be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
  * %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D, and a control byte so everywhere.
  * The log names the part that is wrong, and never shows the password. */
 
@@ -1004,7 +1003,7 @@ typedef struct rlock_config {
     int port;                   /* 6379; 1 to 65535 */
     const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
-    const char *username;       /* none: AUTH with the password alone; needs a password */
+    const char *username;       /* none: AUTH with only the password; needs a password */
     const char *password;       /* none: no AUTH */
     const char *client_name;    /* none: no CLIENT SETNAME; without spaces */
     int database;               /* 0; 0 or more */
@@ -1012,8 +1011,8 @@ typedef struct rlock_config {
     const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
                                    library adds; give all clients of a key the same */
     int64_t watchdog_lease_ms;  /* 30000 ms; 10 to 86400000; the lease that lease_ms 0 means */
-    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; without an answer for so long the
-                                   connection is dead */
+    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; after this time without an answer
+                                   the connection is dead */
     int64_t poll_ms;            /* 250 ms; 1 to 86400000; the longest pause between two polls of a
                                    waiter when push is unavailable */
     int drift_permille;         /* 10; 1 to 500; by how much two clocks may run apart */
@@ -1028,7 +1027,7 @@ typedef struct rlock_config {
     struct redisAsyncContext *(*connect)(void *user);
 
     /* Redis, as configured above. Another store says what it reads of host to database, of wire and
-     * of connect; nobody else checks them then. */
+     * of connect; then nothing else checks them. */
     const rlock_store *store;
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
@@ -1037,7 +1036,7 @@ typedef struct rlock_config {
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
     /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
-     * cluster and connect, which have to be left out beside it, and sets what else it names. The
+     * cluster and connect, with which it cannot be combined, and sets what else it names. The
      * store of another engine that it names is made with the client and freed with it. With a store
      * of your own it is RLOCK_ERR_ARG. */
     const char *url;
@@ -1048,9 +1047,9 @@ typedef struct rlock_config {
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
-     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels.
-     * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
-     * sentinel_tls that is NULL. */
+     * connection to a unix_path is never encrypted. sentinel_tls is for connections to Sentinels.
+     * With a url, both apply only if the url requests TLS; if sentinel_tls is NULL, tls is used for
+     * the Sentinels. */
     const rlock_tls *tls, *sentinel_tls;
 
     /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. How long this client
@@ -1066,15 +1065,15 @@ typedef struct rlock_config {
      * database is 0. */
     const char *cluster;
 
-    /* None; 1 to 100; Redis, and what is made of it. So many replicas must have a grant or a
-     * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
+    /* None; 1 to 100; Redis, and what is made of it. How many replicas must have a grant or
+     * a renewal before it counts (WAIT): else the grant is given back and refused for now, and the
      * hold has the deadline that it had before the renewal. */
     int replicas;
     int64_t replicas_ms; /* a quarter of the command timeout; 1 to a third of it; how long one WAIT
                             takes at most. Meanwhile the server answers this client nothing else */
 
     /* None; called with everything that happens: >>reports. It may not call the library, and costs
-     * nothing where it is none. */
+     * nothing if it is not set. */
     void (*on_event)(void *user, const struct rlock_report *report);
     void *event_user; /* for on_event */
 
@@ -1098,15 +1097,15 @@ typedef struct rlock_config {
     /* None; 1 to 128 bytes of UTF-8 without control characters, as "web-3, pid 4711, nightly
      * report"; Redis, and what is made of it. What rlock_describe says of this client's holds and
      * waiters. The name of each of its connections has it (CLIENT SETNAME), so it is gone with
-     * them, and every user of the server who may list clients can read it. Beside client_name it
+     * them, and every user of the server that may list clients can read it. With client_name it
      * is RLOCK_ERR_ARG: a connection has one name. */
     const char *description;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
-    /* Holds granted; renewals that succeeded; holds let go, also by a shutdown; holds lost, but not
-     * to a shutdown. */
+    /* Holds granted; renewals that succeeded; holds released, also by a shutdown; holds lost, but
+     * not to a shutdown. */
     uint64_t acquired, renewed, released, lost;
 
     uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
@@ -1119,7 +1118,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
-/* Told once how a shutdown or a drain ended. */
+/* Called once, when a shutdown or a drain has ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -1128,20 +1127,20 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
  * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Replaces the credentials that the client gives to its server, as tokens of minutes need it. All
- * that it holds stays held. Both texts are copied, and the password is hidden in the log as those
- * of the config are. Every later handshake uses them. A living connection to Redis is sent AUTH at
- * once. If the server refuses that, the connection goes on as it was: the log and
- * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH while newer credentials have not
- * been tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
- * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes the
- * password alone, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
+/* Replaces the credentials that the client gives to its server, for example a token that expires
+ * in minutes. All that it holds stays held. Both texts are copied, and the password is hidden in
+ * the log as those of the config are. Every later handshake uses them. A living connection to Redis
+ * is sent AUTH at once. If the server refuses that, the connection stays as it was: the log and
+ * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH before newer credentials were
+ * tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
+ * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes only
+ * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
  * the part CREDENTIALS.
  * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
  * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
- * as that inside the process and ZooKeeper; a log line says which), RLOCK_ERR_NOMEM (of several
- * servers some may have them: call it again), RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (a
- * shutdown has closed the client). */
+ * such as ZooKeeper or the store inside the process; a log line says which), RLOCK_ERR_NOMEM (of
+ * several servers some may have them: call it again), RLOCK_ERR_STATE (a forked child),
+ * RLOCK_ERR_CLOSED (a shutdown has closed the client). */
 #if RLOCK__HAS_CREDENTIALS
 RLOCK_API int rlock_client_set_credentials(rlock_client *client, const char *username,
                                            const char *password);
@@ -1162,18 +1161,19 @@ RLOCK_API void rlock_client_free(rlock_client *client);
  * and the timer, so that nothing of the client is left on the loop, and calls `done` (may be NULL):
  * with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the
  * command timeout, at most 24 h). What is unanswered by then ends before that: a release, as at the
- * deadline of its hold. The client still needs rlock_client_free, which alone is the simple way to
- * stop: it releases the holds too, and calls nothing, not even on_lost.
+ * deadline of its hold. The client still needs rlock_client_free. To call only that is the simple
+ * way to stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
 /* Shuts a client down when its holders have finished: refuses new acquires and ends pending ones
- * with RLOCK_ERR_CLOSED at once. Who holds goes on, is renewed, and may acquire a re-entrant handle
- * once more. When the last hold is released or lost, or when drain_ms are over (0 = no limit, at
- * most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is called at
- * its end. rlock_client_shutdown cuts a drain short: then `done` is called with RLOCK_ERR_CANCELED.
+ * with RLOCK_ERR_CLOSED at once. A holder keeps its hold, is renewed, and may acquire a re-entrant
+ * handle once more. When the last hold is released or lost, or when drain_ms have passed (0 = no
+ * limit, at most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is
+ * called at its end. rlock_client_shutdown cuts a drain short: then `done` is called with
+ * RLOCK_ERR_CANCELED.
  * Errors: as rlock_client_shutdown. */
 RLOCK_API int rlock_client_drain(rlock_client *client, int64_t drain_ms,
                                  rlock_client_callback *done, void *user);
@@ -1205,8 +1205,8 @@ typedef enum rlock_event_kind {
 /* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
-    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
-    RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
+    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms has passed */
+    RLOCK_REASON_STOLEN,  /* another's token, or something that is not a lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
     RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */
 } rlock_reason;
@@ -1216,7 +1216,7 @@ typedef enum rlock_reason {
 RLOCK_API const char *rlock_reason_str(rlock_reason reason);
 RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
-/* What a callback is told. */
+/* What a callback receives. */
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
@@ -1238,8 +1238,8 @@ typedef struct rlock_deadline {
     uint32_t count, high, low, latest, refuted;
 } rlock_deadline;
 
-/* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
- * options, named beside it. */
+/* Called once, when an operation has ended or a hold is lost. `user` is what was passed with it to
+ * the call or in the options. */
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
 /* Whether the watchdog renews a hold: options.watchdog. */
@@ -1261,10 +1261,10 @@ typedef struct rlock_options {
                                 READ of the same client, key and owner is granted at once. So a
                                 downgrade is possible: acquire the READ, then release the WRITE. An
                                 upgrade is not: the WRITE would wait for your own READ */
-    const char *const *keys; /* none; several keys, in place of key: all or none, in one command,
+    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
                                 with one lease and one fencing token. With a MUTEX only */
     const size_t *key_lens;  /* the strlen of each of keys */
-    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no two alike */
+    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no duplicates */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
@@ -1286,7 +1286,7 @@ typedef struct rlock_options {
 /* Makes a handle, which is idle.
  * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
  * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG comes a log line that says why: which of the
- * options is not what it may be; or the store refuses them: it cannot do it; or fencing or a queued
+ * options is not valid; or the store refuses them: it cannot do it; or fencing or a queued
  * kind is wanted on a key with a `}` and no hash tag {...}, next to which no other key can share
  * its cluster slot; or a queued kind is wanted on a key that is named like a key of the library's
  * own (docs/protocol.md, "Whose a key is"). */
@@ -1300,7 +1300,7 @@ RLOCK_API void rlock_free(rlock *lock);
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
  * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
  * client, which the watchdog renews every third of it until the release, unless options.watchdog is
- * OFF; 10 to 86400000 = a lease of one's own, which nothing renews unless options.watchdog is ON:
+ * OFF; 10 to 86400000 = this lease, which nothing renews unless options.watchdog is ON:
  * it ends as LOST, EXPIRED, if you neither release nor rlock_renew it before.
  * If the holder's process dies, others get the lock when the lease ends: with lease_ms 0 and the
  * default configuration that is up to 30 s later.
@@ -1320,8 +1320,8 @@ RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rloc
 /* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
  * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
  * server's time to live stays, unless it is above every lease that this hold was asked for. After a
- * renewal that was not answered a longer lease is given as the longest one before: remaining_ms
- * tells. `done` may be NULL.
+ * renewal that was not answered a longer lease is granted only as the longest one before: see
+ * remaining_ms. `done` may be NULL.
  * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
  * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
  * on; after a fault the hold lasts until the old one.
@@ -1335,7 +1335,7 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * (.reentrant) needs n releases: all but the last end with RLOCK_OK and lower the hold count.
  * `done` may be NULL.
  * Ends as RLOCK_RELEASED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the server no longer had it),
- * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it is not called any more),
+ * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it will not be called),
  * RLOCK_ERR_UNKNOWN (no answer until the hold's deadline), or by a fault that lasted until then:
  * RLOCK_ERR_CONN, _AUTH, _SERVER or _NOMEM. After UNKNOWN or a fault the release is repeated in the
  * background.
@@ -1345,39 +1345,40 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
 #if RLOCK__HAS_TOKENS
-/* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
- * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
- * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
+/* Releases the hold, and keeps the key locked for the rest of `ms`, counted from the callback that
+ * granted this hold. Until then no client gets it, even without this process. So a job that takes a
+ * second is not repeated by a machine whose clock is late. ms: 0 to 86400000, at most
  * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
  * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
  * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
- * renewal is repeated in the background, and when `ms` is over the release.
- * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
- * ZooKeeper and two stores at once, which the log says). */
+ * renewal is repeated in the background, and when `ms` have passed, the release.
+ * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store does not
+ * support it, as ZooKeeper and rlock_both_new, which the log says). */
 RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);
 
 /* Writes the text that proves the hold, with a NUL, into a buffer of RLOCK_TOKEN_MAX bytes, or
- * fewer. Returns its length. Whoever knows it may renew and release the hold: keep it as you keep a
- * password. It is no fencing token, which it contains.
+ * fewer. Returns its length. Any program that knows it can renew and release the hold: keep it as
+ * you keep a password. It is not a fencing token; it contains one.
  * Errors: RLOCK_ERR_NOT_HELD, RLOCK_ERR_ARG (lock or buffer is NULL, the buffer is too small; the
- * store cannot: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
+ * store does not support it: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
 RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
 
 /* Makes an idle handle the holder of a hold of another handle, of any process, of which `token` is
- * the text of rlock_token. That one is to have left it by then: by rlock_release_after, whose
- * callback said RLOCK_OK, or by its death. The options must be those of that handle: key, kind,
- * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it takes no key
- * that is free, and waits for nothing. From then on the hold is like any other: `on_lost`, the
+ * the text of rlock_token. That handle must no longer hold it: rlock_release_after has ended with
+ * RLOCK_OK, or its process has died. The options must be those of that handle: key, kind,
+ * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it does not
+ * take a free key, and does not wait. From then on the hold is like any other: `on_lost`, the
  * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
  * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
  * RLOCK_OK the key is left as it is: nothing is released.
  * Errors: RLOCK_ERR_STATE (the handle is not idle; a forked child), RLOCK_ERR_CLOSED (the client
- * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is no such text, or
- * has no fencing token, and options.fencing wants one; lease_ms is out of range; the store cannot,
- * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
+ * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is not such a
+ * text, or has no fencing token, and options.fencing wants one; lease_ms is out of range; the store
+ * does not support it, as ZooKeeper, a quorum and rlock_both_new, which the log says),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                           void *user);
 #endif
@@ -1402,7 +1403,7 @@ RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
  * the thread of the loop is stopped. It is false, too, once that clock shows an earlier time than
  * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of
  * your own compare that with rlock_deadline_us, which returns the deadline by that clock, 0 = not
- * held. A forked child may not ask: it would be told of its parent's hold. */
+ * held. A forked child may not call it: it would see its parent's hold. */
 RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
 RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
@@ -1421,10 +1422,10 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
 /* --- questions: about a key, independent of any hold --- */
 
-/* Told once how a key stands, or why that is not known: info->status. */
+/* Called once with the state of a key, or why that is not known: info->status. */
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
-/* Reports how the key of these options stands; only their key, key_len, kind, permits and weight
+/* Reports the state of the key of these options; only their key, key_len, kind, permits and weight
  * count. `done` is required. It is called once, by the command timeout at the latest, unless the
  * client is freed first; info->status says how the question ended.
  * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; several keys),
@@ -1432,12 +1433,12 @@ typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, v
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* The same as rlock_inspect, and who holds the key and who waits for it: info->who. Redis, a
- * cluster and a quorum of it list them; with other stores info->untold says that they do not. Of
- * the waiters of a MUTEX no server knows. The server is asked for the names of its connections
- * (CLIENT LIST), which costs it the more the more there are; if it refuses that, info->untold has
- * its words, and the list has no descriptions. Anybody who may connect can name a connection as he
- * likes: a description is a hint.
+/* The same as rlock_inspect, and lists the holders and the waiters of the key: info->who. Redis, a
+ * cluster and a quorum of it list them; with other stores info->untold says that they do not. No
+ * server knows the waiters of a MUTEX. The server is asked for the names of its connections (CLIENT
+ * LIST), which costs it more with more connections; if it refuses that, info->untold has its words,
+ * and the list has no descriptions. Any client can name its connection as it likes: a description
+ * is a hint.
  * Errors: those of rlock_inspect; RLOCK_ERR_ARG without RLOCK_WITH_DESCRIPTIONS. */
 RLOCK_API int rlock_describe(rlock_client *client, const rlock_options *options,
                              rlock_info_callback *done, void *user);
@@ -1471,22 +1472,22 @@ RLOCK_API int rlock_set_permits(rlock_client *client, const rlock_options *optio
 RLOCK_API int rlock_queue_position(const rlock *lock, rlock_info_callback *done, void *user);
 
 /* ------------------------------------------------------------------------------------------------
- * >>reports - what happens to the handles and connections of a client, told to one hook
+ * >>reports - what happens to the handles and connections of a client, for one hook
  */
 
-/* What config.on_event is called with. An event tells one handle how its operation ended; a report
- * tells one place in a program what happens in all of them: adapters/rlock_metrics.h counts, and
+/* What config.on_event is called with. An event says how an operation of one handle ended; reports
+ * bring what happens in all of them to one place in a program: adapters/rlock_metrics.h counts, and
  * adapters/rlock_trace.h draws.
  *
  * Of each handle they come in this order: ASKED, then GRANTED or FAILED; after GRANTED any number
  * of RENEWED, then one of RELEASED, HANDED_ON and LOST; LET_GO comes after RELEASED, unless the
  * handle was freed. So of each client, and at any time, ASKED = GRANTED + FAILED + those that wait,
- * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. The frees of a handle or a client
- * end what they end in a report too. In a forked child nothing is reported. */
+ * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. Freeing a handle or a client
+ * reports the end of what it ends, too. In a forked child nothing is reported. */
 typedef enum rlock_report_kind {
     RLOCK_REPORT_ASKED = 1, /* an acquire began: it was accepted, or the release that it follows
-                               has ended. One of a held re-entrant handle is none */
-    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to be told RLOCK_OK */
+                               has ended. Not reported for a held re-entrant handle */
+    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to get RLOCK_OK */
     RLOCK_REPORT_FAILED,    /* an acquire ended without a hold */
     RLOCK_REPORT_RENEWED,   /* a renewal succeeded, by hand or by the watchdog */
     RLOCK_REPORT_RELEASED,  /* a hold ended: its handle was released or freed */
@@ -1494,8 +1495,8 @@ typedef enum rlock_report_kind {
                                server (config.handovers) */
     RLOCK_REPORT_LOST,      /* a hold ended: it was lost. on_lost is called after that, unless the
                                handle is released or freed in between */
-    RLOCK_REPORT_LET_GO,    /* the release is over: what its callback is told */
-    RLOCK_REPORT_CLEANED,   /* a token for which nobody waited any more is gone from the server */
+    RLOCK_REPORT_LET_GO,    /* the release has ended, with the status that its callback gets */
+    RLOCK_REPORT_CLEANED,   /* a token that no operation waits for is gone from the server */
     RLOCK_REPORT_CONNECTED, /* a connection can be used */
     RLOCK_REPORT_DISCONNECTED, /* a connection ended, or an attempt to connect; also if the client
                                   itself closes it, and when it is freed */
@@ -1503,7 +1504,7 @@ typedef enum rlock_report_kind {
                                   as it was */
 } rlock_report_kind;
 
-/* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
+/* All that it points to, except lock, is valid until the hook returns. Microseconds are those of
  * the client's clock; of now_us only differences mean something. */
 typedef struct rlock_report {
     rlock_report_kind kind;
@@ -1520,7 +1521,7 @@ typedef struct rlock_report {
     uint64_t fence;      /* GRANTED to LOST: the fencing token of the hold, 0 if there is none */
     const char *key;     /* the first key of the handle, then a NUL; NULL of a connection */
     size_t key_len;
-    const rlock *lock;     /* to know the handle again: it may not be called with, and may be freed
+    const rlock *lock;     /* identifies the handle: do not call anything with it, it may be freed
                               already. NULL of CLEANED and of a connection */
     uint32_t handle;       /* the number of the handle, from 1 in each client; 0 if lock is NULL */
     const char *client_id; /* 36 characters, of which the lines of the log have the first eight */
@@ -2427,8 +2428,8 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     bool forked = rlock__forked(client);
     if (forked && !client->warned && client->life != RLOCK__CLOSED) {
         client->warned = true;
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "this process is a fork of the one that made the client", "make one here");
+        rlock__log(client, RLOCK_LOG_ERROR, "client used after fork()",
+                   "create a new client in this process");
     }
     return forked;
 }
@@ -2952,7 +2953,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
     RLOCK_ASSERT(row->least <= row->most);
-    n = rlock__line_number(line, n, " is not ", row->least);
+    n = rlock__line_number(line, n, " must be ", row->least);
     rlock__line_number(line, n, " to ", row->most);
 }
 
@@ -2978,11 +2979,10 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
     if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(
-            line, 0,
-            RLOCK__TEXT("config.replicas: config.command_timeout_ms is below three times "
-                        "config.replicas_ms, which is 1 at least"),
-            "");
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least "
+                                    "three times config.replicas_ms, which is at least 1"),
+                        "");
         return false;
     }
     return true;
@@ -6319,7 +6319,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
 }
 
 static void rlock__reply_refused(rlock__conn *conn) {
-    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "unexpected reply");
 }
 
 /* True if something was asked for on this connection that may be said on a sharded channel. */
@@ -6734,7 +6734,7 @@ static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
     RLOCK_ASSERT(sync->replicas > 0);
     if (counted) {
         number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
-        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas confirmed the write: ", number);
         number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
         rlock__line_add(sync->words, n, " of ", number);
     } else {
@@ -7074,7 +7074,7 @@ static void rlock__track(rlock__redis *redis) {
     if (*push->run_id && *redis->commands.run_id &&
         strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
         rlock__conn_fail(push, RLOCK_FAULT_DOWN,
-                         "it reached another server than the command connection");
+                         "connected to a different server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */
@@ -7117,18 +7117,19 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (!config->sentinels) {
         return config->sentinel_primary || config->sentinel_username || config->sentinel_password ||
                        config->sentinel_tls
-                   ? "config.sentinel_... without config.sentinels"
+                   ? "config.sentinel_... requires config.sentinels"
                    : NULL;
     }
     if (!rlock__length(config->sentinel_primary)) {
-        return RLOCK__TEXT(
-            "config.sentinels without config.sentinel_primary, the name that they know it by");
+        return RLOCK__TEXT("config.sentinels requires config.sentinel_primary, the primary's name "
+                           "in the Sentinels");
     }
     if (config->unix_path || config->connect) {
-        return RLOCK__TEXT("config.sentinels with config.unix_path or config.connect");
+        return RLOCK__TEXT(
+            "config.sentinels cannot be combined with config.unix_path or config.connect");
     }
     if (config->sentinel_username && !config->sentinel_password) {
-        return RLOCK__TEXT("config.sentinel_username without config.sentinel_password");
+        return RLOCK__TEXT("config.sentinel_username requires config.sentinel_password");
     }
     if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
         !config->trust_plain_sentinels) {
@@ -7271,7 +7272,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
         sentinel->heard = true; /* its other addresses are no other opinion */
-        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it has an older configuration");
         return;
     }
     RLOCK_ASSERT(sentinel->named && sentinel->conn.state == RLOCK__CONN_READY);
@@ -7392,7 +7393,8 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
         sentinel->misled = false;
         sentinel->epoch = -1;
         if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
-            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN,
+                             "the address that it gave leads to no primary");
         }
     }
     conn->wanted = true;
@@ -7425,7 +7427,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
         char words[RLOCK__LINE];
-        rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
+        rlock__line_add(words, 0, "no Sentinel gives an address: ", conn->text);
         sentinel->waited = false;
         rlock__conn_fail(&redis->commands, conn->fault, words);
         rlock__commands_failed(redis); /* no event of its own comes */
@@ -7548,7 +7550,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
     bool marker = len >= head + name && memcmp(key, prefix, head) == 0 &&
                   memcmp(key + head, RLOCK__MARKER_NAME, name) == 0 &&
                   (node ? len > head + name && key[head + name] == ':' : len == head + name);
-    return marker ? "the library keeps a marker of the quarantine at a key of this name; rename it"
+    return marker ? "the library uses a key of this name for the quarantine marker; rename it"
                   : NULL;
 }
 
@@ -7775,7 +7777,7 @@ static bool rlock__credentials_again(const rlock__redis *redis, const rlock_requ
 static void rlock__credentials_push(rlock__redis *redis) {
     rlock__conn *push = &redis->push;
     if (push->state >= RLOCK__CONN_HANDSHAKE && push->credentials != redis->credentials) {
-        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "it is opened anew with new credentials");
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "reconnecting with new credentials");
         push->renews = true;
     }
 }
@@ -8146,7 +8148,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->step = 0;
     tls = rlock__conn_tls(conn);
     if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
-        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS cannot start");
     }
 }
 
@@ -8168,7 +8170,7 @@ static void rlock__conn_tend(rlock__conn *conn) {
     }
     if (conn->ac && !conn->failing &&
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
     }
     if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
         conn->failing = true;
@@ -8351,7 +8353,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
-        rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
+        rlock__conn_found(conn, NULL, 0, "the loop cannot resolve the name");
     }
 }
 
@@ -8514,7 +8516,8 @@ static const char *rlock__description_fault(const rlock_config *config) {
         return NULL;
     }
     if (config->client_name) {
-        return RLOCK__TEXT("config.description with config.client_name: a connection has one name");
+        return RLOCK__TEXT("config.description cannot be combined with config.client_name: a "
+                           "connection has one name");
     }
     while (good && at < end) {
         uint32_t code;
@@ -9424,11 +9427,11 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
             "config.prefix has a brace, which would move keys to other cluster slots");
     }
     if (config->username && !config->password) {
-        return RLOCK__TEXT("config.username without config.password");
+        return RLOCK__TEXT("config.username requires config.password");
     }
 #if RLOCK__HAS_TLS
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
-        return RLOCK__TEXT("config.tls lacks a hook");
+        return RLOCK__TEXT("config.tls: a required hook is NULL");
     }
 #else
     if (config->tls || config->sentinel_tls) {
@@ -9453,7 +9456,7 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        return RLOCK__TEXT("config.unix_path is longer than a socket's may be");
+        return RLOCK__TEXT("config.unix_path is too long for a Unix socket");
     }
     if (!host || config->connect || config->unix_path || config->sentinels ||
         rlock__numeric(host)) {
@@ -9580,7 +9583,7 @@ static const char *rlock__wire_refuses(bool redisson, const char *prefix, const 
     }
     if (queued && rlock__is_own_key(prefix, key, len)) {
         return RLOCK__TEXT(
-            "the library may put a key of this name beside that of another lock; rename it");
+            "the library uses a key of this name for another lock's queue or fence; rename it");
     }
     return NULL;
 }
@@ -9731,7 +9734,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         }
         rlock__set_number(config, row, value);
     }
-    return again ? " is set twice, here or as a field" : NULL;
+    return again ? " is set twice, in the URL or as a field" : NULL;
 }
 
 /* Returns the row of a parameter; -1: there is none, or it means nothing in this URL. */
@@ -9785,7 +9788,7 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int3
     url->part = "the host";
     if (*text == '[') {
         if (!*at || (at[1] && at[1] != ':') || !memchr(text, ':', (size_t)(at - text))) {
-            return " has brackets and is no IPv6 address";
+            return " has brackets but is not an IPv6 address";
         }
         *end = ++at;
     }
@@ -9846,7 +9849,7 @@ static const char *rlock__url_user(rlock__url *url, char *user) {
     const char *wrong;
     url->part = "the user or the password";
     if (user[strcspn(user, "/?#@")]) {
-        return " has one of / ? # @, which are %2F %3F %23 %40";
+        return " contains / ? # or @: write %2F %3F %23 %40";
     }
     url->part = "the user";
     if (!password) {
@@ -9951,7 +9954,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     url->part = "the scheme";
     if (!rest) {
         return !url->member && rlock__url_other(text)
-                   ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
+                   ? " is for another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
                      "_MARIADB, see stores/rlock_stores.h"
                    : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
                      "with rediss";
@@ -9968,7 +9971,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     }
     if (!wrong && strchr(rest, '=')) { /* it may be of a query that lost its head */
         url->part = "the address";
-        wrong = " has a =, which is %3D";
+        wrong = " contains =: write %3D";
     }
     if (!wrong && url->local) {
         url->part = "the path";
@@ -10726,7 +10729,7 @@ static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
  * next node that was named is asked at once. */
 static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
                                     const char *why) {
-    rlock__conn_log_failure(conn, "no map of the cluster", why);
+    rlock__conn_log_failure(conn, "no slot map of the cluster", why);
     cluster->barren = true;
     if (cluster->mapped) {
         return;
@@ -10755,7 +10758,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     } else if (!rlock__slots_whole(reply)) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
-        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node has no slots");
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
@@ -10809,7 +10812,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
-        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
+        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no known node has the key's slot" : NULL;
         rlock__list_remove(&request->store.link);
         cluster->events->answered(cluster->owner, request, &answer);
     }
@@ -11039,7 +11042,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     }
 #endif
     if (!why && cluster->left && slot != cluster->left_slot) {
-        why = "the keys are of several slots of the cluster; give them one hash tag {...}";
+        why = "the keys are in different cluster slots; give them one hash tag {...}";
     }
     if (why) {
         cluster->left = 0;
@@ -11080,10 +11083,11 @@ static void rlock__cluster_close(void *state) {
 /* Returns what is wrong with the configuration of a cluster, or NULL. */
 static const char *rlock__cluster_fault(const rlock_config *config, const char **detail) {
     if (config->host || config->unix_path || config->connect || config->sentinels) {
-        return "config.cluster with config.host, unix_path, connect or sentinels";
+        return "config.cluster cannot be combined with config.host, unix_path, connect or "
+               "sentinels";
     }
     if (config->database) {
-        return "a cluster has database 0 alone";
+        return "a cluster has only database 0";
     }
     return rlock__hosts_fault(
         config, config->cluster,
@@ -11236,7 +11240,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
     config->store = store;
     config->url = NULL;
     if (status == RLOCK_ERR_ARG) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter has no such value"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter's value is not valid"), "");
     }
     return status;
 }
@@ -11246,7 +11250,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
-    const char *wrong = "config.url: a config.store of your own reads no URL";
+    const char *wrong = "config.url cannot be combined with config.store";
     const char *at;
     *texts = NULL;
     if (!config->url) {
@@ -11256,8 +11260,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
         if ((unsigned char)*at < ' ' || *at == 127) {
             rlock__line_add(
                 line, 0,
-                RLOCK__TEXT("config.url has a line end, or another control byte: leave it out, or "
-                            "write it as %XX"),
+                RLOCK__TEXT(
+                    "config.url contains a control character: remove it, or write it as %XX"),
                 "");
             return RLOCK_ERR_ARG;
         }
@@ -11265,8 +11269,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        wrong = "config.url: host to database, sentinels, cluster and connect have to be left out "
-                "beside it";
+        wrong =
+            "config.url cannot be combined with host to database, sentinels, cluster or connect";
     } else if (!config->store) {
 #if RLOCK__HAS_STORES
         if (!member && rlock_stores_has(config->url)) {
@@ -11276,8 +11280,7 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
 #elif !RLOCK__HAS_REDIS
-        wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
-                "that of Redis";
+        wrong = "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS";
 #else
         wrong = "config.url needs RLOCK_WITH_URL";
 #endif
@@ -11440,7 +11443,7 @@ static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
         if (seed->url || seed->store || seed->unix_path || seed->connect || seed->sentinels ||
             seed->port < 0 || seed->port > 65535) {
             rlock_client_log(client, RLOCK_LOG_ERROR,
-                             "a node of a cluster has no address but host and port", NULL);
+                             "a cluster node needs host and port, and no other address", NULL);
             return RLOCK_ERR_ARG;
         }
     }
@@ -12518,8 +12521,8 @@ static const char *rlock__quorum_refuses(void *state, const char *key, size_t le
     (void)state;
     (void)key;
     (void)len;
-    return terms     ? "a quorum has only the mutex with one key"
-           : fencing ? "a quorum gives no fencing numbers"
+    return terms     ? "a quorum supports only a mutex with one key"
+           : fencing ? "a quorum does not support fencing tokens"
                      : NULL;
 }
 
@@ -12875,7 +12878,7 @@ static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, 
 static const char *rlock__both_refuses(void *state, const char *key, size_t len,
                                        const rlock_terms *terms, bool fencing) {
     const rlock__quorum *quorum = (const rlock__quorum *)state;
-    const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
+    const char *words = terms ? "two stores combined support only a mutex with one key" : NULL;
     int i;
     for (i = 0; i < quorum->count && !words; i++) {
         const rlock__server *server = &quorum->servers[i];
@@ -13263,7 +13266,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
 static const char *rlock__unsent_text(const rlock_client *client) {
-    return client->up ? "what was sent before is not answered yet" : client->fault_text;
+    return client->up ? "an earlier request has not been answered yet" : client->fault_text;
 }
 
 /* Keeps foreign words, or with NULL none, for an event or a question. */
@@ -15023,12 +15026,12 @@ static const char *rlock__expired_text(const rlock__claim *held) {
     int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
-        return "max_hold_ms is over";
+        return "max_hold_ms has passed";
     }
     if (!held->lock->renews && !rlock__renewal(held->lock)) {
         return NULL; /* nobody wanted it to be renewed */
     }
-    return held->next_us <= now_us ? "nothing was renewed: the process or its loop stood still"
+    return held->next_us <= now_us ? "no renewal was sent: the process or its event loop stalled"
                                    : "no renewal was answered in time";
 }
 
@@ -15799,7 +15802,7 @@ static bool rlock__question_keep(rlock__question *question, const rlock_info *in
 #if RLOCK__HAS_DESCRIPTIONS
     if (question->request.flags & RLOCK_REQUEST_DESCRIBE) {
         if (!info->who && !info->untold && (info->holders > 0 || info->waiters > 0)) {
-            question->info.untold = RLOCK__TEXT("the store lists no holders");
+            question->info.untold = RLOCK__TEXT("this store does not list holders");
         }
         question->words = rlock__who_copy(question->gate->client, &question->info);
         return question->words != NULL;
@@ -16255,13 +16258,12 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
         return status;
     }
     if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.loop lacks a hook"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.loop: a required hook is NULL"), "");
         return RLOCK_ERR_ARG;
     }
     if (!rlock__store_of(config)) {
         rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.store is needed where RLOCK_NO_REDIS leaves Redis out"),
-                        "");
+                        RLOCK__TEXT("config.store is required in a build with RLOCK_NO_REDIS"), "");
         return RLOCK_ERR_ARG;
     }
     if (config->on_event && !RLOCK__HAS_REPORTS) {
@@ -16570,7 +16572,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         status = rlock__client_make(out, &resolved);
     }
     if (status == RLOCK_ERR_NOMEM && errno) { /* memory, descriptors or random bytes */
-        rlock__line_add(line, 0, "no client was made: ", strerror(errno));
+        rlock__line_add(line, 0, "cannot create a client: ", strerror(errno));
         said = true;
     }
     if (said && config->log) {
@@ -16637,17 +16639,17 @@ static const char *rlock__credentials_give(rlock_client *client, bool sentinels,
     const rlock_store *store = client->store;
     *status = RLOCK_ERR_ARG;
     if (username && !password) {
-        return RLOCK__TEXT("a username without a password");
+        return RLOCK__TEXT("a username requires a password");
     }
     if (!store->set_credentials) {
-        return RLOCK__TEXT("the store takes no credentials");
+        return RLOCK__TEXT("this store does not take credentials");
     }
     *status = rlock__hide_passing(client, sentinels, password);
     if (*status == RLOCK_OK) {
         *status = store->set_credentials(client->store_state, sentinels, username, password);
     }
-    return sentinels ? RLOCK__TEXT("the store asks no Sentinels")
-                     : RLOCK__TEXT("the store takes no credentials");
+    return sentinels ? RLOCK__TEXT("this store does not use Sentinels")
+                     : RLOCK__TEXT("this store does not take credentials");
 }
 
 static int rlock__credentials_set(rlock_client *client, bool sentinels, const char *username,
@@ -16760,23 +16762,23 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
 static const char *rlock__keys_wrong(const rlock_options *options) {
     size_t i;
     if (!options->keys == !options->key) {
-        return RLOCK__TEXT("options.key or options.keys is required, and one alone");
+        return RLOCK__TEXT("set either options.key or options.keys");
     }
     if (options->keys && options->key_len) {
-        return RLOCK__TEXT("options.key_len goes with options.key");
+        return RLOCK__TEXT("options.key_len requires options.key");
     }
     if (!options->keys && (options->key_count || options->key_lens)) {
-        return RLOCK__TEXT("options.key_count and options.key_lens go with options.keys");
+        return RLOCK__TEXT("options.key_count and options.key_lens require options.keys");
     }
     if (!RLOCK__HAS_KINDS && options->key_count > 1) {
         return "several options.keys need RLOCK_WITH_KINDS";
     }
     if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
-        return RLOCK__TEXT("options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
+        return RLOCK__TEXT("options.key_count must be 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
     }
     for (i = 0; i < options->key_count; i++) {
         if (!options->keys[i]) {
-            return RLOCK__TEXT("options.keys has a NULL");
+            return RLOCK__TEXT("options.keys contains a NULL");
         }
     }
     return NULL;
@@ -16801,12 +16803,13 @@ static const char *rlock__want_keys(rlock__want *want) {
     for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return RLOCK__TEXT("the length of options.key, or of one of options.keys, is not 1 "
-                               "to " RLOCK__QUOTE(RLOCK_KEY_MAX));
+            return RLOCK__TEXT(
+                "options.key, and each of options.keys, must have a length of 1 to " RLOCK__QUOTE(
+                    RLOCK_KEY_MAX));
         }
     }
     return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
-               ? "options.keys has two that are alike"
+               ? "options.keys contains a duplicate"
                : NULL;
 }
 
@@ -16814,19 +16817,19 @@ static const char *rlock__want_keys(rlock__want *want) {
 static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     if (!semaphore && (options->permits || options->weight)) {
-        return RLOCK__TEXT("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE");
+        return RLOCK__TEXT("options.permits and options.weight require RLOCK_KIND_SEMAPHORE");
     }
     if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
-        return RLOCK__TEXT("options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
+        return RLOCK__TEXT("options.permits must be 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
     }
     if (semaphore && terms->weight > terms->permits) {
-        return RLOCK__TEXT("options.weight is not 1 to options.permits");
+        return RLOCK__TEXT("options.weight must be 1 to options.permits");
     }
     if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
-        return RLOCK__TEXT("several options.keys go with RLOCK_KIND_MUTEX");
+        return RLOCK__TEXT("several options.keys require RLOCK_KIND_MUTEX");
     }
     if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
-        return RLOCK__TEXT("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE");
+        return RLOCK__TEXT("options.owner requires RLOCK_KIND_READ or RLOCK_KIND_WRITE");
     }
     return NULL;
 }
@@ -16838,7 +16841,7 @@ static const char *rlock__want_init(rlock__want *want, const rlock_options *opti
     memset(want, 0, sizeof *want);
     want->options = options;
     if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
-        return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
+        return RLOCK__HAS_KINDS ? "options.kind must be one of rlock_kind"
                                 : "options.kind needs RLOCK_WITH_KINDS";
     }
     wrong = rlock__want_keys(want);
@@ -16863,14 +16866,14 @@ static const char *rlock__options_init(rlock__want *want, const rlock_options *o
     const char *wrong = rlock__want_init(want, options);
     if (!wrong &&
         (options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF)) {
-        wrong = "options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF";
+        wrong = "options.watchdog must be RLOCK_WATCHDOG_AUTO, _ON or _OFF";
     }
     if (!wrong && !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
         wrong = "options.max_hold_ms is negative";
     }
     if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
-        wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
-            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or it is above "
+        wrong = "options.watchdog_lease_ms must be " RLOCK__QUOTE(
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", and at most "
                                                                         "config.quarantine_ms";
     }
     return wrong;
@@ -17260,7 +17263,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         return RLOCK_ERR_STATE;
     }
     wrong = rlock__want_init(&want, options);
-    wrong = !wrong && want.terms.count > 1 ? "a question is about one key" : wrong;
+    wrong = !wrong && want.terms.count > 1 ? "rlock_inspect and the like take one key" : wrong;
     if (rlock__refused_by(client, &want, wrong)) {
         return RLOCK_ERR_ARG;
     }
@@ -17353,8 +17356,8 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
             client, RLOCK_LOG_ERROR,
             what == RLOCK_STORE_STAYS
                 ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
-                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store a token is of use "
-                              "to its client alone"),
+                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
+                              "acquired a token can use it"),
             NULL);
     }
     return false;
@@ -17557,4 +17560,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 90e6da3cefc80dcb */
+/* tools/join makes this file of src/: edit that. Digest of all above: b86d22e3d7a02ccb */

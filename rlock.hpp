@@ -90,7 +90,7 @@ struct result {
 #ifdef __cpp_exceptions
         try {
             text = event.text != nullptr ? event.text : "";
-        } catch (...) { /* without memory there are no words, but the end is told */
+        } catch (...) { /* without memory there is no text, but the end is reported */
         }
 #else
         text = event.text != nullptr ? event.text : "";
@@ -217,7 +217,7 @@ template <class F> int release(const core_ptr &of, F done) {
                  [&](void *user) { return rlock_release(of->lock, on_event, user); });
 }
 
-/* On the thread of the loop: the core of a hold, unless its handle was acquired anew, or freed. */
+/* On the thread of the loop: the core of a hold, unless its handle was acquired again, or freed. */
 inline core_ptr held_by(const std::weak_ptr<core> &whose, std::uint64_t turn) noexcept {
     core_ptr of = whose.lock();
     return of != nullptr && of->lock != nullptr && of->turn == turn ? of : nullptr;
@@ -378,8 +378,8 @@ class hold {
         return pending<result>(nullptr, [&](auto to) { return release(std::move(to)); });
     }
 
-    /* Lets it go, and leaves the key ours until so long after the grant: rlock_release_after. After
-     * an error it is held on. */
+    /* Releases it, and keeps the key locked until this time after the grant: rlock_release_after.
+     * After an error it stays held. */
     template <class F> int release_after(milliseconds time, F done) {
         detail::core_ptr of = mine();
         int status = RLOCK_ERR_NOT_HELD;

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  *     rlock_testing *t = rlock_testing_new(NULL);
- *     config.loop = rlock_testing_loop(t);       in place of the loop of your program
- *     config.store = rlock_testing_store(t);     in place of the server
+ *     config.loop = rlock_testing_loop(t);       replaces the loop of your program
+ *     config.store = rlock_testing_store(t);     replaces the server
  *     ... let the program acquire its lock ...
  *     rlock_testing_pass(t, 1000);               a second passes, and all that is due happens
  *     rlock_testing_steal(t, "report");
@@ -17,7 +17,7 @@
  * docs/testing-your-program.md tests a whole program with it. rlock_testing_new_on makes the same
  * server on the loop of the program, where time passes by itself: for integration tests.
  *
- * The server is the store of rlock_memory_new behind a connection that fails, and tells a program
+ * The server is the store of rlock_memory_new behind a connection that fails, and gives a program
  * what a Redis would: the same statuses and reasons. What only a real one has is not there: URLs,
  * TLS, Sentinels, clusters, config.replicas and quarantine_ms. What is sent reaches the server at
  * the end of a dispatch, at once; answers come back in a dispatch of their own.
@@ -41,7 +41,7 @@
  * What a test uses
  */
 
-/* One process: the program under test, or another one that is tested beside it. */
+/* One process: the program under test, or another one that is tested with it. */
 typedef struct rlock_testing rlock_testing;
 
 /* How the server treats one process. The statuses are those of FAULT x OPERATION in rlock.h. */
@@ -63,10 +63,10 @@ typedef enum rlock_testing_condition {
  * clock and the server of that one. NULL: no memory. */
 static inline rlock_testing *rlock_testing_new(rlock_testing *beside);
 
-/* Makes a process whose time is real: the loop of the program runs it, in place of
+/* Makes a process whose time is real: the loop of the program runs it, instead of
  * rlock_testing_pass and rlock_testing_until, which end the test here. The hooks are copied. Its
  * clients still need rlock_testing_loop, which runs on this loop, and keeps it from ending as a
- * connection does. rlock_testing_new adds more processes beside it, on the same loop. Free all of
+ * connection does. rlock_testing_new adds more processes on the same loop. Free all of
  * them before the loop. NULL: no memory. */
 static inline rlock_testing *rlock_testing_new_on(rlock_loop loop);
 
@@ -85,7 +85,7 @@ static inline const rlock_store *rlock_testing_store(rlock_testing *t);
  * that of the loop. */
 static inline int64_t rlock_testing_now_ms(const rlock_testing *t);
 
-/* Lets so much time pass (0 or more): everything that is due by then happens, in its order, in each
+/* Lets ms of time pass (0 or more): everything that is due by then happens, in its order, in each
  * process. If a callback takes longer than that, what is due when it returns happens too, and no
  * more: what that delays is for the next step of the test. Called from a callback it runs the loop
  * inside of the loop. A time in milliseconds that is given to the kit is at most a hundred years,
@@ -97,10 +97,10 @@ static inline void rlock_testing_pass(rlock_testing *t, int64_t ms);
 static inline bool rlock_testing_until(rlock_testing *t, bool (*done)(void *user), void *user,
                                        int64_t max_ms);
 
-/* Stops the process for so long, as SIGSTOP, a debugger or a suspended machine does: nothing of it
+/* Stops the process for ms, as SIGSTOP, a debugger or a suspended machine does: nothing of it
  * is dispatched, while the server and the other processes go on. Then all that is due happens; of
- * one handle the loss comes before an answer that is too late. Called from a callback it is that
- * callback which takes so long, and what is due waits until it has returned. In real time it
+ * one handle the loss comes before an answer that is too late. Called from a callback, that
+ * callback takes this long, and what is due waits until it has returned. In real time it
  * returns at once, and only the clients of the process stand still meanwhile. */
 static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms);
 
@@ -109,7 +109,7 @@ static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms);
  * over. Free its clients as usual. */
 static inline void rlock_testing_kill(rlock_testing *t);
 
-/* Calls fire(user) once, after so many milliseconds, as a timer of the program's own does.
+/* Calls fire(user) once, after ms, as a timer of the program's own does.
  * Returns RLOCK_OK or RLOCK_ERR_NOMEM. rlock_testing_cancel takes back all with this fire and user,
  * and returns how many that were. */
 static inline int rlock_testing_after(rlock_testing *t, int64_t ms, void (*fire)(void *user),
@@ -133,15 +133,15 @@ static inline void rlock_testing_server(rlock_testing *t, rlock_testing_conditio
  * acquire may hold the key and not know it: RLOCK_ERR_UNKNOWN, or with a wait it is repeated. */
 static inline void rlock_testing_drop_answers(rlock_testing *t, int n);
 
-/* Each answer, push and attempt to connect is under way for so long; 0 at the beginning. */
+/* How long each answer, push and attempt to connect is under way; 0 at the beginning. */
 static inline void rlock_testing_latency(rlock_testing *t, int64_t ms);
 
 /* --- what others do with a key; no condition keeps them from the server --- */
 
 /* Another process acquires the key for lease_ms (10 to 86400000), and renews nothing: unless it
- * lets go it dies, and the key is free when the lease is over. It takes all of a key: of a READ or
- * WRITE it is the writer, of a SEMAPHORE it has all permits. The kind is that of the last handle
- * made for the key here, at first a MUTEX.
+ * releases the key it dies, and the key is free when the lease ends. It takes all of a key: of a
+ * READ or WRITE it is the writer, of a SEMAPHORE it has all permits. The kind is that of the last
+ * handle made for the key here, at first a MUTEX.
  * Returns RLOCK_OK, RLOCK_ERR_BUSY (the key is held, or waited for), RLOCK_ERR_WRONG_TYPE,
  * RLOCK_ERR_ARG (the lease, an empty key) or RLOCK_ERR_NOMEM. */
 static inline int rlock_testing_hold(rlock_testing *t, const char *key, int64_t lease_ms);
@@ -161,8 +161,8 @@ static inline int rlock_testing_delete(rlock_testing *t, const char *key);
  * Without the part KINDS a key that is held is BUSY. */
 static inline int rlock_testing_steal(rlock_testing *t, const char *key);
 
-/* Returns how many hold the key at the server, as no client can know it; or an error as above.
- * Without the part KINDS always 0. */
+/* Returns the number of holders of the key at the server, which no client can know; or an error as
+ * above. Without the part KINDS always 0. */
 static inline int rlock_testing_holders(rlock_testing *t, const char *key);
 
 /* ------------------------------------------------------------------------------------------------
@@ -190,12 +190,12 @@ typedef struct rlock__testing_event {
     void (*happen)(struct rlock__testing_event *event);
 } rlock__testing_event;
 
-/* A key that somebody here has named. */
+/* A key that was named here. */
 typedef struct rlock__testing_key {
     rlock_link link;
     rlock_kind kind;    /* of the last handle */
     rlock_kind held_as; /* of the last hold */
-    bool unheard;       /* nobody is notified now */
+    bool unheard;       /* no waiter is notified now */
     uint32_t permits;
     uint64_t token; /* with which the rival acquired it last */
     size_t len;     /* its bytes follow */
@@ -337,7 +337,7 @@ static inline int64_t rlock__testing_time(rlock__testing_world *world) {
     return world->now_us;
 }
 
-/* Tells the program's loop, if there is one, when the next event is due. */
+/* Sets the timer of the program's loop, if there is one, to the next event. */
 static inline void rlock__testing_arm(rlock__testing_world *world) {
     int64_t due_us = -1;
     rlock_link *at;
@@ -420,7 +420,7 @@ static inline bool rlock__testing_step(rlock__testing_world *world, int64_t unti
     return true;
 }
 
-/* Runs for so long, or until done(user), which may be NULL. Returns what that said last. If a
+/* Runs for this long, or until done(user), which may be NULL. Returns what that said last. If a
  * callback takes longer, the end is when it returns: only once, because a program that is always
  * late would never come to an end. */
 static inline bool rlock__testing_run(rlock__testing_world *world, int64_t ms,
@@ -567,7 +567,7 @@ static inline void rlock__testing_letter_free(rlock__testing_letter *letter) {
     free(letter);
 }
 
-/* The client is told to read when the first of its letters has come. */
+/* The client reads when the first of its letters has come. */
 static inline void rlock__testing_ring(rlock__testing_conn *conn) {
     const rlock_testing *t = conn->event.process;
     if (conn->inbox.next == &conn->inbox || t->condition == RLOCK_TESTING_SILENT) {
@@ -686,7 +686,7 @@ static inline void rlock__testing_name(rlock__testing_letter *letter) {
 static inline rlock__testing_key *rlock__testing_key_of(rlock__testing_world *world,
                                                         const char *key, size_t len);
 
-/* Remembers as what a key is held: of a shared hold a deletion is not told. */
+/* Remembers as what a key is held: of a shared hold a deletion is not reported. */
 static inline void rlock__testing_note(const rlock__testing_letter *letter,
                                        const rlock_answer *answer) {
     if (letter->request.op == RLOCK_OP_ACQUIRE && answer->outcome == RLOCK_OUTCOME_DONE) {
@@ -1063,7 +1063,7 @@ static inline bool rlock__testing_forget(void *state, rlock_request *request) {
     return true;
 }
 
-/* Not by the connection, unlike all else: where there is none, nothing that changes is told. */
+/* Not by the connection, unlike all else: where there is none, no change is reported. */
 static inline void rlock__testing_track(void *state, const char *key, size_t key_len, bool on) {
     rlock__testing_conn *conn = (rlock__testing_conn *)state;
     const rlock__testing_world *world = conn->event.process->world;
@@ -1333,7 +1333,7 @@ static inline void rlock_testing_freeze(rlock_testing *t, int64_t ms) {
     t->stopped++;
     if (t->world->driver) {
         if (rlock_testing_after(&t->world->own, ms, rlock__testing_thaw, t) != RLOCK_OK) {
-            rlock__testing_fail("no memory for a freeze");
+            rlock__testing_fail("out of memory for a freeze");
         }
         return;
     }

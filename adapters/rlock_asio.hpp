@@ -86,8 +86,8 @@ struct asio_client {
     }
 };
 
-/* One descriptor. Handlers that wait keep it; it keeps itself until watch(0), when it lets go of
- * the descriptor, which is not Asio's to close. */
+/* One descriptor. Handlers that wait keep it; it keeps itself until watch(0), when it releases
+ * the descriptor, which Asio must not close. */
 struct asio_watched {
     std::shared_ptr<asio_watched> self;
     rlock_io *io; /* NULL = forgotten: a handler that is queued already is silent */
@@ -97,8 +97,8 @@ struct asio_watched {
     asio_watched(rlock_io *whose, const net::any_io_executor &on) : io(whose), descriptor(on) {
     }
 
-    /* What is ready now: level-triggered, and an error or a hang-up is everything that is watched.
-     * Asio tells of read and write one by one, and maybe of what is read by now. */
+    /* What is ready now: level-triggered, and an error or a hang-up reports all watched events.
+     * Asio reports read and write one by one, and maybe what is read by now. */
     unsigned ready() {
         pollfd fd = {descriptor.native_handle(), 0, 0};
         fd.events = static_cast<short>((wanted & RLOCK_IO_READ ? POLLIN : 0) |
@@ -188,12 +188,12 @@ inline int asio_watch(void *state, rlock_io *io, int fd, unsigned events) {
     }
 }
 
-/* Asio looks for timers that are due behind the descriptors of the same look, so a delay of 0 is
- * told after them in the next one. */
+/* Asio looks for timers that are due behind the descriptors of the same look, so a delay of 0
+ * fires after them in the next one. */
 inline void asio_set_timer(void *state, int64_t delay_us) noexcept {
     auto *s = static_cast<asio_client *>(state);
     if (delay_us == 0 && s->zero) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     s->zero = delay_us == 0;
     s->turn++;

@@ -5,7 +5,7 @@
  *         ... this process leads: begin
  *     }
  *     static void on_step_down(rlock_election *election, const rlock_event *event, void *user) {
- *         ... it leads no more: stop at once
+ *         ... it steps down: stop at once
  *     }
  *
  *     rlock_options options = {0};
@@ -18,7 +18,7 @@
  *
  * Every process that may lead does this on the same key. An election is a handle that acquires
  * for as long as it lives: it campaigns, leads, steps down and campaigns again. The lease decides
- * how long nobody leads after a leader died, and how long one leads on without its server:
+ * how long there is no leader after one died, and how long one leads on without its server:
  * config.watchdog_lease_ms, 30 s unless you set it.
  *
  * GUARANTEED
@@ -28,10 +28,10 @@
  *     - on_step_down is called once for each on_lead, unless the election or its client is freed
  *       before. It is called before on_lead is called again; and if the process resigns, the
  *       release is sent when on_step_down has returned (or runs the loop).
- *     - No error that time or an operator may mend ends it: after RLOCK_ERR_AUTH, _WRONG_TYPE,
+ *     - No error that time or an operator can fix ends it: after RLOCK_ERR_AUTH, _WRONG_TYPE,
  *       _SERVER, _NOMEM and each other one that an acquire may end with it pauses and tries again,
- *       0.1 s later at first, then twice as long up to 2 s, of which up to half is left out at
- *       random. A server that is away, loading, full or read-only is waited for without a pause.
+ *       0.1 s later at first, then twice as long up to 2 s, each shortened at random by up to
+ *       half. A server that is away, loading, full or read-only is waited for without a pause.
  *       After a loss it pauses once, so that others come first.
  *     - Only the end of its client ends it, or rlock_elect_resign. A leader that is shut down steps
  *       down with RLOCK_REASON_CLOSED.
@@ -107,8 +107,7 @@ static inline void rlock__elect_note(rlock_election *election, int status, const
         strncat(election->text, text, sizeof election->text - 1);
     }
     if (news && status != RLOCK_OK && status != RLOCK_ERR_CLOSED) {
-        rlock__elect_log(election, RLOCK_LOG_WARNING, "fails, and is tried again",
-                         rlock_strerror(status));
+        rlock__elect_log(election, RLOCK_LOG_WARNING, "failed, will retry", rlock_strerror(status));
     }
 }
 
@@ -276,8 +275,8 @@ static inline void rlock__elect_on_lost(rlock *lock, const rlock_event *event, v
 
 /* --- the functions --- */
 
-/* Frees an election in any state: it is told nothing more, not even that it steps down, and if it
- * leads, the lead is given away in the background. NULL is allowed. Free it before its client or
+/* Frees an election in any state: no more callbacks come, not even on_step_down, and if it leads,
+ * the lead is released in the background. NULL is allowed. Free it before its client or
  * after it. In a forked child it does nothing. */
 static inline void rlock_elect_free(rlock_election *election) {
     if (election == NULL || rlock_client_forked(election->client)) {
@@ -294,7 +293,7 @@ static inline void rlock_elect_free(rlock_election *election) {
 }
 
 /* Makes an election, which campaigns from then on. The options are copied; on_lost and reentrant
- * are the election's own and have to be left out, `user` is not read. Any kind may lead: with a
+ * belong to the election and must not be set, `user` is not read. Any kind may lead: with a
  * RLOCK_KIND_SEMAPHORE as many lead as it has permits. on_lead and on_step_down are required.
  * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; on_lost or reentrant
  * is set), RLOCK_ERR_CLOSED (the client is being shut down), RLOCK_ERR_NOMEM, RLOCK_ERR_STATE (a
@@ -402,8 +401,8 @@ static inline uint64_t rlock_elect_fence(const rlock_election *election) {
 
 /* Returns RLOCK_OK if it leads, campaigns or has resigned and no attempt to lead has failed; the
  * error of the last one, if that failed; RLOCK_ERR_CLOSED once its client is being shut down. A
- * server that is away is waited for and is no error here: see rlock_stats.up. *text (text may be
- * NULL) is what the server said, cut to 127 bytes, or "". It is valid until the next dispatch.
+ * server that is away is waited for and is not an error here: see rlock_stats.up. *text (text may
+ * be NULL) is what the server said, cut to 127 bytes, or "". It is valid until the next dispatch.
  * RLOCK_ERR_ARG if election is NULL. */
 static inline int rlock_elect_status(const rlock_election *election, const char **text) {
     if (text != NULL) {

@@ -129,7 +129,7 @@ static inline void rlock__glib_set_timer(void *state, int64_t delay_us) {
     rlock__glib *s = (rlock__glib *)state;
     gint64 now_us = g_get_monotonic_time(); /* not g_source_get_time: that of this turn is old */
     if (delay_us == 0 && s->due_us >= 0 && s->due_us <= now_us) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     s->due_us = delay_us < 0 ? -1 : now_us + delay_us;
     s->looked = false;

@@ -120,7 +120,7 @@ static inline int rlock__libev_watch(void *state, rlock_io *io, int fd, unsigned
 static inline void rlock__libev_set_timer(void *state, int64_t delay_us) {
     rlock__libev *s = (rlock__libev *)state;
     if (delay_us == 0 && s->zero) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     ev_timer_stop(s->loop, &s->timer);
     s->zero = delay_us == 0;

@@ -100,7 +100,7 @@ static inline void rlock__libevent_set_timer(void *state, int64_t delay_us) {
     rlock__libevent *s = (rlock__libevent *)state;
     struct timeval delay;
     if (delay_us == 0 && s->zero) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     event_del(s->timer);
     s->zero = delay_us == 0;

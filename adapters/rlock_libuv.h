@@ -173,7 +173,7 @@ static inline int rlock__libuv_watch(void *state, rlock_io *io, int fd, unsigned
 static inline void rlock__libuv_set_timer(void *state, int64_t delay_us) {
     rlock__libuv *s = (rlock__libuv *)state;
     if (delay_us == 0 && uv_is_active((uv_handle_t *)&s->check)) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     rlock__libuv_stop(s);
     if (delay_us == 0) {
@@ -208,7 +208,7 @@ static inline void rlock__libuv_resolved(uv_getaddrinfo_t *request, int status,
     rlock__libuv_name *lookup = (rlock__libuv_name *)request->data;
     rlock__libuv *s = lookup->owner;
     struct addrinfo *at = status == 0 ? found : NULL;
-    const struct sockaddr *all[8]; /* so many addresses are told: the first ones */
+    const struct sockaddr *all[8]; /* at most this many addresses are reported: the first ones */
     unsigned count = 0;
     for (; at != NULL && count < sizeof all / sizeof all[0]; at = at->ai_next) {
         all[count++] = at->ai_addr;

@@ -60,7 +60,7 @@ typedef struct rlock_loop_check_options {
      * something to wait for. It may let the loop look once. */
     bool (*alive)(void *user);
 
-    int patience_ms; /* 5000; what has not come after so long is missing */
+    int patience_ms; /* 5000; what has not come by then is missing */
     int only;        /* all; the number of the only check to run */
 } rlock_loop_check_options;
 
@@ -103,7 +103,7 @@ typedef struct rlock__loop_check {
     const char *why;                /* the check at hand has failed */
     bool inside;                    /* a hook */
     bool from_hook;                 /* a call came from inside one */
-    char trail[RLOCK__CHECK_TRAIL]; /* who was called: a, b, c = descriptors, t, u = timers */
+    char trail[RLOCK__CHECK_TRAIL]; /* what was called: a, b, c = descriptors, t, u = timers */
     unsigned events[RLOCK__CHECK_TRAIL];
     unsigned len;
     unsigned ticks;                                      /* of t, also where the trail is full */
@@ -151,7 +151,7 @@ static inline void rlock__check_ready(rlock_io *io, unsigned events) {
     rlock__check_heard(at->check, at->letter, events);
 }
 
-/* The end of a dispatch: that of a timer, if it was not told before. */
+/* The end of a dispatch: that of a timer, if it was not noted before. */
 static inline void rlock__check_flush(void *state) {
     rlock__check_client *client = (rlock__check_client *)state;
     if (!client->told) {
@@ -361,9 +361,9 @@ static inline void rlock__check_zero_timer(rlock__loop_check *c) {
     rlock__check_timer(c, 0, 0);
     rlock__check_fill(c, 0);
     rlock__check_fill(c, 1);
-    RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
+    RLOCK__CHECK_UNTIL(c->ticks > 0, "the timer does not fire");
     RLOCK__CHECK(rlock__check_before(c, 'a', 't') && rlock__check_before(c, 'b', 't'),
-                 "it comes before descriptors that a poll since it was set finds ready");
+                 "the timer fires before descriptors that a poll since it was set found ready");
 }
 
 static inline void rlock__check_then_zero_and_byte(rlock__loop_check *c, char who) {
@@ -379,9 +379,9 @@ static inline void rlock__check_zero_timer_in_callback(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_watch(c, 1, RLOCK_IO_READ);
     rlock__check_fill(c, 0);
-    RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
+    RLOCK__CHECK_UNTIL(c->ticks > 0, "the timer does not fire");
     RLOCK__CHECK(rlock__check_before(c, 'b', 't'),
-                 "it comes before a descriptor that a poll since it was set finds ready");
+                 "the timer fires before a descriptor that a poll since it was set found ready");
 }
 
 static inline void rlock__check_then_zero_again(rlock__loop_check *c, char who) {
@@ -393,10 +393,10 @@ static inline void rlock__check_then_zero_again(rlock__loop_check *c, char who) 
 static inline void rlock__check_zero_timer_for_ever(rlock__loop_check *c) {
     c->then = rlock__check_then_zero_again;
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    rlock__check_fill(c, 0); /* and nobody reads it */
+    rlock__check_fill(c, 0); /* and it is not read */
     rlock__check_timer(c, 0, 0);
-    RLOCK__CHECK_UNTIL(c->len > 20, "it does not come again and again");
-    RLOCK__CHECK(strstr(c->trail, "tt") == NULL, "it comes twice without a poll in between");
+    RLOCK__CHECK_UNTIL(c->len > 20, "the timer does not fire repeatedly");
+    RLOCK__CHECK(strstr(c->trail, "tt") == NULL, "the timer fires twice without a poll in between");
 }
 
 static inline void rlock__check_then_zero_from_io(rlock__loop_check *c, char who) {
@@ -409,7 +409,7 @@ static inline void rlock__check_zero_timer_keeps_turn(rlock__loop_check *c) {
     c->then = rlock__check_then_zero_from_io;
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_fill(c, 0);
-    RLOCK__CHECK_UNTIL(c->ticks > 0, "who asks in every turn puts it off for ever");
+    RLOCK__CHECK_UNTIL(c->ticks > 0, "a timer that is set again in each turn never fires");
 }
 
 static inline void rlock__check_timer_fires_once(rlock__loop_check *c) {
@@ -420,18 +420,18 @@ static inline void rlock__check_timer_fires_once(rlock__loop_check *c) {
     since_us = rlock__check_now_us();
     rlock__check_timer(c, 0, 1); /* replaced */
     rlock__check_timer(c, 0, 20001);
-    RLOCK__CHECK_UNTIL(c->len > 0, "it does not come");
-    RLOCK__CHECK(rlock__check_now_us() - since_us >= 20001, "it comes early");
+    RLOCK__CHECK_UNTIL(c->len > 0, "the timer does not fire");
+    RLOCK__CHECK(rlock__check_now_us() - since_us >= 20001, "the timer fires early");
     rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 1, "it comes more than once");
+    RLOCK__CHECK(c->len == 1, "the timer fires more than once");
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_fill(c, 0); /* now the loop never sleeps */
     for (i = 0; i < 20; i++) {
         rlock__check_forget_trail(c);
         since_us = rlock__check_now_us();
         rlock__check_timer(c, 0, 1000);
-        RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
-        RLOCK__CHECK(rlock__check_now_us() - since_us >= 1000, "it comes early");
+        RLOCK__CHECK_UNTIL(c->ticks > 0, "the timer does not fire");
+        RLOCK__CHECK(rlock__check_now_us() - since_us >= 1000, "the timer fires early");
     }
 }
 
@@ -448,8 +448,8 @@ static inline void rlock__check_timer_after_long_callback(rlock__loop_check *c) 
     c->then = rlock__check_then_long_callback;
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_fill(c, 0);
-    RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come");
-    RLOCK__CHECK(rlock__check_now_us() - since_us >= 30000 + 20001, "it comes early");
+    RLOCK__CHECK_UNTIL(c->ticks > 0, "the timer does not fire");
+    RLOCK__CHECK(rlock__check_now_us() - since_us >= 30000 + 20001, "the timer fires early");
 }
 
 /* More than the bound of the contract, and than what the machine adds itself just now, is late:
@@ -466,12 +466,12 @@ static inline void rlock__check_timer_in_time(rlock__loop_check *c) {
         rlock__check_forget_trail(c);
         since_us = rlock__check_now_us();
         rlock__check_timer(c, 0, delay_us);
-        RLOCK__CHECK_UNTIL(c->ticks > 0, "it does not come, or much too late");
+        RLOCK__CHECK_UNTIL(c->ticks > 0, "the timer does not fire, or much too late");
         took_us = c->ticked_us - since_us;
-        RLOCK__CHECK(took_us >= delay_us, "it comes early");
+        RLOCK__CHECK(took_us >= delay_us, "the timer fires early");
         good += took_us - delay_us <= own_us + 10000;
     }
-    RLOCK__CHECK(good >= 4, "it comes more than 10 ms too late");
+    RLOCK__CHECK(good >= 4, "the timer fires more than 10 ms too late");
 }
 
 static inline void rlock__check_timer_stops(rlock__loop_check *c) {
@@ -481,7 +481,7 @@ static inline void rlock__check_timer_stops(rlock__loop_check *c) {
     rlock__check_timer(c, 0, 1000);
     rlock__check_timer(c, 0, -1);
     rlock__check_rest(c);
-    RLOCK__CHECK(c->len == 0, "it comes though it was stopped");
+    RLOCK__CHECK(c->len == 0, "the timer fires although it was stopped");
 }
 
 static inline void rlock__check_two_timers(rlock__loop_check *c) {
@@ -491,38 +491,38 @@ static inline void rlock__check_two_timers(rlock__loop_check *c) {
     }
     rlock__check_timer(c, 0, 30000);
     rlock__check_timer(c, 1, 0);
-    RLOCK__CHECK_UNTIL(rlock__check_has(c, 'u'), "that of the second client does not come");
+    RLOCK__CHECK_UNTIL(rlock__check_has(c, 'u'), "the second client's timer does not fire");
     RLOCK__CHECK(c->ticks == 0 || rlock__check_now_us() - since_us >= 30000,
-                 "that of the first client comes early");
+                 "the first client's timer fires early");
     rlock__check_timer(c, 1, 1000);
     rlock__check_close(c, 1);
-    RLOCK__CHECK_UNTIL(c->ticks > 0, "that of the first client does not come");
+    RLOCK__CHECK_UNTIL(c->ticks > 0, "the first client's timer does not fire");
     rlock__check_rest(c);
-    RLOCK__CHECK(strchr(c->trail, 'u') == strrchr(c->trail, 'u'), "that of a closed client comes");
+    RLOCK__CHECK(strchr(c->trail, 'u') == strrchr(c->trail, 'u'), "a closed client's timer fires");
 }
 
 /* ---- descriptors ---- */
 
 static inline void rlock__check_level(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    RLOCK__CHECK(rlock__check_quiet(c), "it is reported though nothing can be read");
+    RLOCK__CHECK(rlock__check_quiet(c), "the descriptor is reported although nothing can be read");
     rlock__check_fill(c, 0);
-    RLOCK__CHECK_UNTIL(c->len >= 3, "it is not reported again while nobody reads");
-    RLOCK__CHECK(rlock__check_seen(c) == RLOCK_IO_READ, "not RLOCK_IO_READ is reported");
+    RLOCK__CHECK_UNTIL(c->len >= 3, "the descriptor is not reported again while it is not read");
+    RLOCK__CHECK(rlock__check_seen(c) == RLOCK_IO_READ,
+                 "something else than RLOCK_IO_READ is reported");
     rlock__check_drain(c, 'a');
-    RLOCK__CHECK(rlock__check_quiet(c), "it is reported when all has been read");
+    RLOCK__CHECK(rlock__check_quiet(c), "the descriptor is reported when all has been read");
 }
 
 static inline void rlock__check_change(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    RLOCK__CHECK(rlock__check_quiet(c), "it is reported though nothing can be read");
+    RLOCK__CHECK(rlock__check_quiet(c), "the descriptor is reported although nothing can be read");
     rlock__check_watch(c, 0, RLOCK_IO_READ | RLOCK_IO_WRITE);
-    RLOCK__CHECK_UNTIL(rlock__check_seen(c) & RLOCK_IO_WRITE,
-                       "that it can be written is not reported");
+    RLOCK__CHECK_UNTIL(rlock__check_seen(c) & RLOCK_IO_WRITE, "RLOCK_IO_WRITE is not reported");
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    RLOCK__CHECK(rlock__check_quiet(c), "it is reported for what is not watched any more");
+    RLOCK__CHECK(rlock__check_quiet(c), "an event that is no longer watched is reported");
     rlock__check_fill(c, 0);
-    RLOCK__CHECK_UNTIL(c->len > 0, "that it can be read is not reported any more");
+    RLOCK__CHECK_UNTIL(c->len > 0, "RLOCK_IO_READ is no longer reported");
 }
 
 static inline void rlock__check_several(rlock__loop_check *c) {
@@ -538,7 +538,7 @@ static inline void rlock__check_several(rlock__loop_check *c) {
         rlock__check_forget_trail(c);
         rlock__check_fill(c, i);
         RLOCK__CHECK_UNTIL(rlock__check_has(c, (char)('a' + i)),
-                           "one is not reported, or another in its place");
+                           "one descriptor is not reported, or another one instead");
     }
     rlock__check_forget_trail(c);
     for (i = 0; i < RLOCK__CHECK_IOS; i++) {
@@ -546,7 +546,7 @@ static inline void rlock__check_several(rlock__loop_check *c) {
     }
     RLOCK__CHECK_UNTIL(rlock__check_has(c, 'a') && rlock__check_has(c, 'b') &&
                            rlock__check_has(c, 'c'),
-                       "of several that are ready together one is not reported");
+                       "one of several ready descriptors is not reported");
 }
 
 static inline void rlock__check_both(rlock__loop_check *c) {
@@ -559,9 +559,9 @@ static inline void rlock__check_both(rlock__loop_check *c) {
 
 static inline void rlock__check_everything_watched(rlock__loop_check *c) {
     rlock__check_watch(c, 0, RLOCK_IO_READ | RLOCK_IO_WRITE);
-    RLOCK__CHECK_UNTIL(c->len >= 4, "it is not reported, or not until it is forgotten");
+    RLOCK__CHECK_UNTIL(c->len >= 4, "the descriptor is not reported, or only once");
     RLOCK__CHECK(rlock__check_seen(c) == (RLOCK_IO_READ | RLOCK_IO_WRITE),
-                 "not everything that is watched is reported");
+                 "only a part of the watched events is reported");
 }
 
 static inline void rlock__check_hang_up(rlock__loop_check *c) {
@@ -571,7 +571,7 @@ static inline void rlock__check_hang_up(rlock__loop_check *c) {
 }
 
 static inline void rlock__check_error(rlock__loop_check *c) {
-    int ends[2]; /* a pipe that nobody reads */
+    int ends[2]; /* a pipe without a reader */
     RLOCK__CHECK(pipe(ends) == 0, "cannot make a pipe");
     close(ends[0]);
     close(c->ios[0].fd);
@@ -676,29 +676,32 @@ static inline bool rlock__check_alive(rlock__loop_check *c) {
  * watches from then on, and its timer. */
 static inline void rlock__check_idle(rlock__loop_check *c) {
     c->then = rlock__check_drain;
-    RLOCK__CHECK(!rlock__check_alive(c), "it goes on before anything is watched");
+    RLOCK__CHECK(!rlock__check_alive(c), "the loop keeps running before anything is watched");
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    RLOCK__CHECK(rlock__check_alive(c), "a descriptor does not keep it");
+    RLOCK__CHECK(rlock__check_alive(c), "a descriptor does not keep the loop running");
     rlock__check_idle_hook(c, true);
-    RLOCK__CHECK(!rlock__check_alive(c), "a descriptor of who is idle keeps it");
+    RLOCK__CHECK(!rlock__check_alive(c), "a descriptor of an idle client keeps the loop running");
     rlock__check_watch(c, 1, RLOCK_IO_READ | RLOCK_IO_WRITE);
     rlock__check_watch(c, 1, RLOCK_IO_READ);
-    RLOCK__CHECK(!rlock__check_alive(c), "a descriptor that who is idle watches keeps it");
+    RLOCK__CHECK(!rlock__check_alive(c),
+                 "a descriptor that an idle client watches keeps the loop running");
     rlock__check_timer(c, 0, 3600 * (int64_t)1000000);
-    RLOCK__CHECK(!rlock__check_alive(c), "the timer of who is idle keeps it");
+    RLOCK__CHECK(!rlock__check_alive(c), "the timer of an idle client keeps the loop running");
     rlock__check_forget_trail(c);
     rlock__check_fill(c, 1);
     rlock__check_timer(c, 0, 1000);
     RLOCK__CHECK_UNTIL(rlock__check_has(c, 'b') && c->ticks > 0,
-                       "who is idle is not served while the loop runs");
+                       "an idle client is not served while the loop runs");
     rlock__check_watch(c, 1, 0);
     rlock__check_timer(c, 0, 3600 * (int64_t)1000000);
     rlock__check_idle_hook(c, false);
-    RLOCK__CHECK(rlock__check_alive(c), "who is idle no more does not keep it");
+    RLOCK__CHECK(rlock__check_alive(c),
+                 "a client that is no longer idle does not keep the loop running");
     rlock__check_watch(c, 0, 0);
-    RLOCK__CHECK(rlock__check_alive(c), "the timer of who is idle no more does not keep it");
+    RLOCK__CHECK(rlock__check_alive(c),
+                 "the timer of a client that is no longer idle does not keep the loop running");
     rlock__check_timer(c, 0, -1);
-    RLOCK__CHECK(!rlock__check_alive(c), "it goes on when nothing is watched any more");
+    RLOCK__CHECK(!rlock__check_alive(c), "the loop keeps running although nothing is watched");
     rlock__check_watch(c, 0, RLOCK_IO_READ);
     rlock__check_idle_hook(c, true);
     rlock__check_close(c, 0);
@@ -706,7 +709,7 @@ static inline void rlock__check_idle(rlock__loop_check *c) {
         return;
     }
     rlock__check_watch(c, 0, RLOCK_IO_READ);
-    RLOCK__CHECK(rlock__check_alive(c), "one that was closed while it was idle is still counted");
+    RLOCK__CHECK(rlock__check_alive(c), "a client that was closed while idle is still counted");
 }
 
 /* ---- names ---- */
@@ -822,7 +825,7 @@ static inline const char *rlock__check_begin_world(rlock__loop_check *c,
 static inline void rlock__check_turns(rlock__loop_check *c, rlock__check_world *world) {
     c->why = rlock__check_begin_world(c, world);
     RLOCK__CHECK(c->why == NULL, c->why);
-    RLOCK__CHECK_UNTIL(world->rounds >= 20, "the two of them do not get on");
+    RLOCK__CHECK_UNTIL(world->rounds >= 20, "the two clients make no progress");
     RLOCK__CHECK(world->wrong == 0, "an operation failed, or both held the lock");
 }
 
@@ -928,8 +931,7 @@ static inline int rlock_loop_check(const rlock_loop_check_options *options, FILE
         {"so does one that is set in a callback", rlock__check_zero_timer_in_callback, 0},
         {"one that is set in its own callback lets descriptors in",
          rlock__check_zero_timer_for_ever, 0},
-        {"one that is asked for in every turn keeps its turn", rlock__check_zero_timer_keeps_turn,
-         0},
+        {"one that is set in every turn still fires", rlock__check_zero_timer_keeps_turn, 0},
         {"a timer comes once, never early, and replaces the last", rlock__check_timer_fires_once,
          0},
         {"a timer is not early after a long callback", rlock__check_timer_after_long_callback, 0},
@@ -939,8 +941,8 @@ static inline int rlock_loop_check(const rlock_loop_check_options *options, FILE
         {"what is watched can change", rlock__check_change, 0},
         {"each of several descriptors is reported", rlock__check_several, 0},
         {"reading and writing are both reported", rlock__check_both, 0},
-        {"a hang-up is everything that is watched", rlock__check_hang_up, 0},
-        {"an error is everything that is watched", rlock__check_error, 0},
+        {"a hang-up reports all watched events", rlock__check_hang_up, 0},
+        {"an error reports all watched events", rlock__check_error, 0},
         {"a forgotten descriptor is silent, even if fetched", rlock__check_forgotten, 0},
         {"the number of a forgotten descriptor can be watched", rlock__check_number, 0},
         {"close in the callback of a descriptor silences all", rlock__check_close_in_io, 0},
@@ -950,7 +952,7 @@ static inline int rlock_loop_check(const rlock_loop_check_options *options, FILE
         {"a name is not answered after close", rlock__check_name_closed, 'r'},
         {"two clients of one store take turns", rlock__check_library, 0},
         {"a timer is neither rounded down nor more than 10 ms late", rlock__check_timer_in_time, 0},
-        {"what is idle is served, and does not keep a loop from ending", rlock__check_idle, 'i'},
+        {"an idle client is served, and does not keep the loop running", rlock__check_idle, 'i'},
     };
     int i, count = (int)(sizeof rows / sizeof rows[0]), failed = 0;
     rlock__loop_check *c = (rlock__loop_check *)calloc(1, sizeof *c);

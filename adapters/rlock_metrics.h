@@ -22,8 +22,8 @@
  *     rlock_acquires_total         counter, by result: ok, busy, timeout, canceled, conn ...
  *     rlock_releases_total         counter, by result: ok, not_held, unknown ...
  *     rlock_losses_total           counter, by reason: expired, stolen, deleted, closed
- *     rlock_cleanups_total         counter: tokens nobody waited for that are gone from the server
- *     rlock_connects_total, rlock_disconnects_total       counters
+ *     rlock_cleanups_total         counter: tokens of abandoned requests that are gone from the
+ *     server rlock_connects_total, rlock_disconnects_total       counters
  *     rlock_holds, rlock_waiters   gauges: now
  *     rlock_least_left_seconds     gauge: the least time that was left of any hold when it was
  *                                  renewed, released or lost, of the last 5 to 10 minutes in which
@@ -43,7 +43,7 @@
 #define RLOCK_METRICS_ROOM 20480
 
 #define RLOCK__BUCKETS 14
-#define RLOCK__LEAST_US 300000000 /* for so long a least time counts, and once more */
+#define RLOCK__LEAST_US 300000000 /* how long a least time counts, up to twice that */
 #define RLOCK__RESULTS (1 - RLOCK_STATUS_LAST)
 
 typedef struct rlock__histogram {
@@ -58,7 +58,7 @@ typedef struct rlock_metrics {
     int64_t acquires[RLOCK__RESULTS], releases[RLOCK__RESULTS]; /* [-status] */
     int64_t losses[RLOCK__RESULTS];                             /* [rlock_reason] */
     int64_t cleanups, connects, disconnects, held, waiting;
-    int64_t least_left_us; /* of both below; -1: none. Set it to -1 to begin anew */
+    int64_t least_left_us; /* of both below; -1: none. Set it to -1 to begin again */
     int64_t least_us[2];   /* since the time below, and in the five minutes before; -1: none */
     int64_t since_us;
 } rlock_metrics;
@@ -166,7 +166,7 @@ static inline void rlock__page_add(rlock__page *page, const char *format, ...) {
     va_end(arguments);
 }
 
-/* One line: name_part{client="stock",label="word"} value; with per_s 1000000 the value is so many
+/* One line: name_part{client="stock",label="word"} value; with per_s 1000000 the value counts
  * microseconds. */
 static inline void rlock__page_line(rlock__page *page, size_t i, const char *name, const char *part,
                                     const char *label, const char *word, int64_t value, int per_s) {
@@ -252,8 +252,8 @@ static inline size_t rlock_metrics_write(const rlock_metrics *metrics, size_t co
          RLOCK__AT(waits), 0},
         {"rlock_hold_seconds", "histogram", "How long holds lasted.", NULL, NULL, RLOCK__AT(holds),
          0},
-        {"rlock_hand_over_seconds", "histogram", "From holder to holder, handed on.", NULL, NULL,
-         RLOCK__AT(hand_overs), 0},
+        {"rlock_hand_over_seconds", "histogram", "From one holder to the next, handed over.", NULL,
+         NULL, RLOCK__AT(hand_overs), 0},
         {"rlock_renewal_late_seconds", "histogram", "From when a renewal was due to its answer.",
          NULL, NULL, RLOCK__AT(renewals), 0},
         {"rlock_acquires_total", "counter", "Acquires that ended.", "result", acquires,
@@ -262,8 +262,8 @@ static inline size_t rlock_metrics_write(const rlock_metrics *metrics, size_t co
          RLOCK__AT(releases), 1},
         {"rlock_losses_total", "counter", "Holds that were lost.", "reason", losses,
          RLOCK__AT(losses), 1},
-        {"rlock_cleanups_total", "counter", "Tokens nobody waited for that are gone.", NULL, NULL,
-         RLOCK__AT(cleanups), 1},
+        {"rlock_cleanups_total", "counter", "Tokens of abandoned requests that were cleaned up.",
+         NULL, NULL, RLOCK__AT(cleanups), 1},
         {"rlock_connects_total", "counter", "Connections that were ready.", NULL, NULL,
          RLOCK__AT(connects), 1},
         {"rlock_disconnects_total", "counter", "Connections, and attempts, that ended.", NULL, NULL,

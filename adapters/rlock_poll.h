@@ -125,7 +125,7 @@ static inline void rlock__poll_set_timer(void *state, int64_t delay_us) {
     rlock__poll_client *s = (rlock__poll_client *)state;
     int64_t now_us = rlock__poll_now_us(); /* a time cached by the loop would cut the delay short */
     if (delay_us == 0 && s->due_us >= 0 && s->due_us <= now_us) {
-        return; /* due already: it keeps its turn, else who asks always would put it off for ever */
+        return; /* due already: it keeps its turn, else setting it often would put it off */
     }
     s->due_us = delay_us < 0 ? -1 : now_us + delay_us;
     s->turn = s->loop->turn; /* promise 4: not in this turn, one more look comes first */
@@ -156,7 +156,7 @@ static inline void rlock__poll_close(void *state) {
 
 /* What a look at the descriptors found. By index, because a callback may move the table. */
 static inline void rlock__poll_serve(rlock_poll *loop, size_t looked) {
-    unsigned turn = loop->turn; /* a callback may run the loop, which looks anew */
+    unsigned turn = loop->turn; /* a callback may run the loop, which polls again */
     size_t i;
     for (i = 0; i < looked && loop->turn == turn; i++) {
         rlock_io *io = loop->ios[i];

@@ -11,7 +11,7 @@
  * It gives what the C library gives: the file hosts, search domains, nsswitch, IPv6 and IPv4. Each
  * lookup has a thread of its own, which takes no signals and ends with the answer, and a pipe,
  * which the loop watches by its own hook `watch`. Loop and thread share no memory, only the pipe:
- * if the client is freed meanwhile, the thread finds nobody at the other end. Such a thread stays
+ * if the client is freed meanwhile, the thread finds the other end closed. Such a thread stays
  * until getaddrinfo returns: do not unload a plugin with this code before that.
  *
  * Everything here is static inline. Link with -pthread. Define RLOCK_NO_THREADS to leave it out:
@@ -61,7 +61,7 @@ static inline void rlock_resolve_forget(rlock_lookup **lookups) {
 #endif
 
 enum { RLOCK_RESOLVES = 1 };
-#define RLOCK_RESOLVE_MAX 8 /* so many addresses of a name are told: the first ones */
+#define RLOCK_RESOLVE_MAX 8 /* at most this many addresses of a name are reported: the first */
 
 typedef union rlock__lookup_address {
     struct sockaddr any;
@@ -99,7 +99,7 @@ static inline void *rlock__lookup_thread(void *arg) {
     memset(&hints, 0, sizeof hints);
     /* Not AI_ADDRCONFIG: it does not count the loopback, so that glibc answers 127.0.0.1 for a name
      * that is ::1, where there is no other IPv6. Without it an address that cannot be reached is
-     * told too, behind those that can, and the connect to it fails at once. */
+     * reported too, behind those that can, and the connect to it fails at once. */
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM; /* else each address comes once for each kind of socket */
     if (getaddrinfo((const char *)(asked + 1), NULL, &hints, &found) == 0) {
@@ -111,7 +111,7 @@ static inline void *rlock__lookup_thread(void *arg) {
         freeaddrinfo(found);
     }
     if (write(asked->fd, &answer, sizeof answer) < 0) {
-        /* nobody reads it any more; SIGPIPE is blocked */
+        /* it has no reader any more; SIGPIPE is blocked */
     }
     close(asked->fd);
     free(asked);
@@ -146,12 +146,13 @@ static inline void rlock__lookup_ready(rlock_io *io, unsigned events) {
     for (i = 0; i < answer.count; i++) {
         all[i] = &answer.of[i].any;
     }
-    rlock__lookup_end(lookup); /* before the call: it may ask anew, or free the client */
+    rlock__lookup_end(lookup); /* before the call: it may ask again, or free the client */
     name->resolved(name, all, answer.count);
 }
 
-/* Asks in the background; the addresses are told in a dispatch of the descriptor that is watched.
- * -1: no memory, descriptor or thread. `lookups` is NULL at first, and one for each `state`. */
+/* Asks in the background; the addresses are reported in a dispatch of the descriptor that is
+ * watched. -1: no memory, descriptor or thread. `lookups` is NULL at first, and one for each
+ * `state`. */
 static inline int rlock_resolve(rlock_lookup **lookups,
                                 int (*watch)(void *state, rlock_io *io, int fd, unsigned events),
                                 void *state, rlock_name *name, const char *host) {

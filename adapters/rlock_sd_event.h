@@ -119,7 +119,7 @@ static inline void rlock__sd_event_set_timer(void *state, int64_t delay_us) {
     rlock__sd_event *s = (rlock__sd_event *)state;
     struct timespec now;
     if (delay_us == 0 && s->zero) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     s->zero = delay_us == 0;
     s->looked = false;

@@ -69,8 +69,8 @@ typedef struct rlock_tls_options {
 
     /* What the certificate must be for, and what SNI asks for. Default: config.host, or the host
      * that a Sentinel or a node of a cluster names. Needed where that is an address and the
-     * certificate has names only, and where the Sentinels are asked without TLS: whoever stands
-     * between could name a host of his own, and would be sent the password. */
+     * certificate has names only, and where the Sentinels are asked without TLS: an attacker in
+     * between could name a host of its own, and would be sent the password. */
     const char *server_name;
 
     /* An SSL_CTX of your own instead of the files, with ciphers, versions and engines as you set
@@ -104,9 +104,9 @@ static inline bool rlock__tls_name(char *out, const char *host) {
     return true;
 }
 
-/* What the certificate has to be for. SNI is for names alone. */
+/* What the certificate must be for. SNI is only for names. */
 static inline bool rlock__tls_expect(SSL *ssl, char *name) {
-    SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* an SSL_CTX verifies nothing unless it is told */
+    SSL_set_verify(ssl, SSL_VERIFY_PEER, NULL); /* an SSL_CTX verifies nothing by default */
     if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1) {
         return true;
     }

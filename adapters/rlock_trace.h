@@ -88,7 +88,7 @@ static inline size_t rlock__trace_utf8(const unsigned char *text, size_t left) {
     return n && i == n && !low && !high ? n : 0;
 }
 
-/* Writes any bytes as the inside of a JSON string, with a NUL: what is no UTF-8 as \u00XX. */
+/* Writes any bytes as the inside of a JSON string, with a NUL: what is not UTF-8 as \u00XX. */
 static inline void rlock__trace_quote(char *out, const char *bytes, size_t len) {
     const unsigned char *at = (const unsigned char *)bytes;
     size_t shown = len < RLOCK__TRACE_TEXT ? len : RLOCK__TRACE_TEXT, i = 0;

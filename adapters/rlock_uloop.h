@@ -138,7 +138,7 @@ static inline void rlock__uloop_set_timer(void *state, int64_t delay_us) {
     rlock__uloop *s = (rlock__uloop *)state;
     int64_t ms = 1;
     if (delay_us == 0 && s->zero.registered) {
-        return; /* it keeps its turn, else who asks in every turn would put it off for ever */
+        return; /* it keeps its turn: else setting it in every turn would put it off without end */
     }
     uloop_timeout_cancel(&s->timer);
     uloop_fd_delete(&s->zero);

@@ -178,9 +178,9 @@ static void cli_say_status(const char *what, int status, const char *text) {
     const char *cure = NULL;
     if ((status == RLOCK_ERR_CONN || status == RLOCK_ERR_UNKNOWN) &&
         !cli_is_there(text != NULL ? text : cli.warning)) {
-        cure = cli.engine != NULL
-                   ? "Is the server there? --url or RLOCK_URL says where"
-                   : "Is the server there? --url or RLOCK_URL says where: redis://host:6379";
+        cure = cli.engine != NULL ? "Is the server running? Set its address with --url or RLOCK_URL"
+                                  : "Is the server running? Set its address with --url or "
+                                    "RLOCK_URL: redis://host:6379";
     } else if (status == RLOCK_ERR_AUTH) {
         cure = cli.engine != NULL
                    ? cli.engine->refused
@@ -188,8 +188,8 @@ static void cli_say_status(const char *what, int status, const char *text) {
     } else if (status == RLOCK_ERR_ARG) { /* the words name the library's options */
         cure = strncmp(cli.warning, "config.url", 10) != 0 ? "See rlock --help"
                : cli.url_file != NULL
-                   ? "A line of it is like redis://user:password@host:6379"
-                   : "The server is like redis://host:6379, in --url or RLOCK_URL";
+                   ? "Each line must be a URL like redis://user:password@host:6379"
+                   : "Set --url or RLOCK_URL to a URL like redis://host:6379";
     } else if (status == RLOCK_ERR_WRONG_TYPE) {
         cure = "Something else is at this key, or a lock of another --kind: see rlock inspect";
     }
@@ -373,7 +373,7 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
             for (i = 0; i < count; i++) {
                 if (strcmp(members[i].url, url) == 0) {
                     cli_fail(CLI_FAILED, "Give three or five servers, each once",
-                             "%s: the servers %d and %d have one URL", cli_source("--quorum"),
+                             "%s: servers %d and %d have the same URL", cli_source("--quorum"),
                              i + 1, count + 1);
                 }
             }
@@ -385,7 +385,7 @@ static void cli_connect(void (*on_event)(void *user, const rlock_report *report)
         if (status != RLOCK_OK) {
             cli_fail(CLI_FAILED,
                      cli.url_file != NULL
-                         ? "Give three or five, each in a line"
+                         ? "Give three or five URLs, one a line"
                          : "Give three or five: --quorum redis://a,redis://b,redis://c",
                      "%s: %s", cli_source("--quorum"), rlock_strerror(status));
         }

@@ -63,7 +63,7 @@ static const struct cli_engine {
      NULL, NULL, NULL,
 #endif
      "ZooKeeper's client, in Debian libzookeeper-st-dev", "libzookeeper-st2",
-     "Its client library has no TLS", "May everybody write to the path in the URL?",
+     "Its client library has no TLS", "Can every client write to the path in the URL?",
      "Ask it: zkCli.sh ls /PATH"},
     {"mysql mariadb", "MariaDB", false,
 #ifdef RLOCK_WITH_MARIADB
@@ -72,7 +72,7 @@ static const struct cli_engine {
      NULL, NULL, NULL,
 #endif
      "libmariadb 3.3 or newer, in Debian libmariadb-dev", "libmariadb3",
-     "It has none: the library's handshake would block",
+     "It has no TLS: the library's handshake would block",
      "Is rlock_mariadb.sql installed there, and are user and password in the URL right?",
      "Ask it, as the owner: SELECT name, token, ends FROM rlock_keys WHERE ends > "
      "UNIX_TIMESTAMP() * 1000000"},

@@ -686,7 +686,7 @@ static bool look_top(void) {
         }
         look.failing = false;
         look_wait(look.next - show_now(),
-                  look.refused[0] != 0 ? look.refused : "told by push; q quits");
+                  look.refused[0] != 0 ? look.refused : "updated by push; q quits");
         usleep(30000); /* what comes at once is shown at once */
         for (i = 0; i < look.count; i++) {
             if (!look_hear(&look.nodes[i])) {
@@ -938,10 +938,10 @@ static int look_main(enum look_mode mode, const char *pattern) {
     show.color = isatty(STDOUT_FILENO) && getenv("NO_COLOR") == NULL && !cli.json;
     if (cli.members != NULL && mode >= LOOK_LS) {
         cli_fail(CLI_FAILED, "Name one of them with --url",
-                 "ls and top look at one server, not at a quorum");
+                 "ls and top support one server, not a quorum");
     }
     if (cli.engine != NULL && mode >= LOOK_LS) {
-        cli_fail(CLI_FAILED, cli.engine->list, "ls and top look at Redis only, not at %s",
+        cli_fail(CLI_FAILED, cli.engine->list, "ls and top support Redis only, not %s",
                  cli.engine->name);
     }
     look.config = cli_config(); /* a client finds what is wrong with it */

@@ -114,8 +114,8 @@ static const char *password_keep(bool *news) {
     if (pass.urls) {
         same = password_take_all(text, &servers, &user, &word);
         if (!same || !password_same(servers, pass.servers)) {
-            wrong = "not only the password of all servers has changed: rlock goes on with the "
-                    "former ones";
+            wrong = "more than the password of all servers has changed: rlock keeps using the "
+                    "former values";
         }
     } else {
         user = pass.user != NULL ? strdup(pass.user) : NULL;
@@ -200,8 +200,8 @@ static void password_begins(void) {
 /* Refuses a password that stands at two places, and users that one password cannot be for. */
 static void password_check(const char *path, bool same, const char *word) {
     if (word != NULL) {
-        cli_fail(CLI_FAILED, "Leave out one of them", "--password-file %s: the URL has one too",
-                 path);
+        cli_fail(CLI_FAILED, "Leave out one of them",
+                 "--password-file %s: the URL also contains a password", path);
     }
     if (!same) {
         cli_fail(CLI_FAILED, "Give all servers the same user, with %XX for / ? # @ : and %",

@@ -10,26 +10,26 @@ static const char cli_help[] =
     "usage: rlock [options] KEY -- COMMAND [ARG...]        run it while KEY is locked\n"
     "       rlock elect [options] KEY -- COMMAND [ARG...]  run it while it leads\n"
     "       rlock acquire KEY; renew | release KEY TOKEN   in steps: prints the TOKEN\n"
-    "       rlock inspect | force-release KEY; ls | top [PATTERN]     how locks stand\n"
+    "       rlock inspect | force-release KEY; ls | top [PATTERN]    list the locks\n"
     "\n"
     "  -u, --url URL       server, or RLOCK_URL: redis://user:password@host:6379/0\n"
     "                      rediss:// unix:// redis+sentinel:// redis+cluster://\n"
     "                      postgres:// zookeeper:// mysql://\n"
     "      --quorum U,U,U  a majority of these, or RLOCK_QUORUM; --url-file F: lines\n"
-    "      --map FROM=TO   an announced host:port; --password-file F: it may change\n"
-    "  -n, --try           do not wait; -w, --wait 10s: for so long; --busy-status N\n"
+    "      --map FROM=TO   an announced host:port; --password-file F: reread\n"
+    "  -n, --try           do not wait; -w, --wait 10s: at most; --busy-status N\n"
     "  -l, --lease 30s     how long others wait if this machine dies; --at-least 60s\n"
-    "  -k, --key KEY       one more key: all or none; --description TEXT: who holds\n"
+    "  -k, --key KEY       one more key: all or none; --description TEXT: holder\n"
     "      --kind KIND     mutex fair read write semaphore; --permits N, --weight N\n"
     "      --fence-file F  the fencing token, as RLOCK_FENCE; elect: --state-file F\n"
     "      --kill-after D  from --on-lost-signal TERM to SIGKILL if the lock is lost\n"
-    "      --grace 10s     elect: the same when rlock is to end; --give-up N failures\n"
+    "      --grace 10s     elect: the same when rlock is ended; --give-up N failures\n"
     "      --on-lead CMD, --on-lost CMD   elect: by sh, around each term as leader\n"
-    "      --cacert F, --cert F, --cert-key F  TLS; --keep-env: COMMAND has passwords\n"
+    "      --cacert F, --cert F, --cert-key F  TLS; --keep-env: leave RLOCK_URL set\n"
     "      --json          an object a line; -v, --verbose; -h, --help; -V, --version\n"
     "\n"
     "The status is the command's, or 128 + its signal; 123: lock lost, command ended;\n"
-    "124: others held it; 125: rlock failed; 126, 127: not run, not found. man rlock\n";
+    "124: lock busy; 125: rlock failed; 126, 127: not run, not found. man rlock\n";
 
 enum {
     CLI_QUORUM = 256,
@@ -282,7 +282,7 @@ static void cli_read_urls(void) {
     }
     fclose(file);
     if (length == sizeof text || memchr(text, 0, length) != NULL) {
-        cli_fail(CLI_FAILED, "A line of it is like redis://user:password@host:6379",
+        cli_fail(CLI_FAILED, "Each line must be a URL like redis://user:password@host:6379",
                  "--url-file %s: %s", cli.url_file,
                  length == sizeof text ? "it has more than 65536 bytes" : "it has a NUL byte");
     }
@@ -292,7 +292,7 @@ static void cli_read_urls(void) {
         used += (size_t)sprintf(urls + used, "%s%s", count++ > 0 ? "," : "", line);
     }
     if (count == 0) {
-        cli_fail(CLI_FAILED, "A line of it is like redis://user:password@host:6379",
+        cli_fail(CLI_FAILED, "Each line must be a URL like redis://user:password@host:6379",
                  "--url-file %s: it has no URL", cli.url_file);
     }
     *(count > 1 ? &cli.members : &cli.url) = urls;
@@ -319,7 +319,7 @@ static void cli_find_server(void) {
         }
     }
     if (cli.url != NULL && cli.url[0] == 0) {
-        cli_fail(CLI_FAILED, "Unset RLOCK_URL, or let it be like redis://host:6379",
+        cli_fail(CLI_FAILED, "Unset RLOCK_URL, or set it to a URL like redis://host:6379",
                  "the URL of the server is empty");
     }
 }

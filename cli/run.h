@@ -367,13 +367,13 @@ static void run_say_lost(void) {
     const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
     run.owes = false;
     cli_say("rlock: the lock of %s was lost: %s%s\n", cli.keys[0], cause,
-            cli.command[0] != NULL ? "; the command was ended" : "");
+            cli.command[0] != NULL ? "; the command was terminated" : "");
 }
 
 /* Notes why the hold was lost, or was about to be. */
 static void run_note_cause(const rlock_event *event) {
     const char *what = event->reason == RLOCK_REASON_DELETED  ? "it was deleted at the server"
-                       : event->reason == RLOCK_REASON_STOLEN ? "another has it"
+                       : event->reason == RLOCK_REASON_STOLEN ? "another client holds it"
                                                               : "";
     const char *words = event->text != NULL ? event->text : "";
     snprintf(run.cause, sizeof run.cause, "%s%s%s", what, what[0] && words[0] ? ": " : "", words);
@@ -497,7 +497,7 @@ static const char *run_put(const char *path, const char *text) {
     errno = its >= 0 ? EAGAIN : errno;
     if (fd < 0 || (its >= 0 && poll(&ready, 1, 0) <= 0) ||
         write(fd, text, strlen(text)) != (ssize_t)strlen(text)) {
-        wrong = errno == ENXIO ? "it is a pipe that nobody reads" : strerror(errno);
+        wrong = errno == ENXIO ? "no process reads this pipe" : strerror(errno);
     }
     if (its < 0 && fd >= 0) {
         close(fd);
@@ -627,7 +627,7 @@ static void run_end_term(void) {
 /* The hook takes too long: it keeps this one from leading again, and others if it hands over. */
 static void run_on_hook_end(struct ev_loop *loop, ev_timer *timer, int revents) {
     (void)loop, (void)timer, (void)revents;
-    cli_say("rlock: %s: --on-lost ran for longer than --grace and was ended\n", cli.keys[0]);
+    cli_say("rlock: %s: --on-lost ran for longer than --grace and was terminated\n", cli.keys[0]);
     kill(-run.hook, SIGKILL);
 }
 
@@ -799,7 +799,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
     run.keeper = 0;
     if (WIFSIGNALED(child->rstatus)) { /* what it kept is ours now */
         if (run.end_us == 0) {
-            cli_say("rlock: its keeper was killed; the command is ended\n");
+            cli_say("rlock: the keeper was killed; the command is terminated\n");
         }
         do {
             usleep((useconds_t)run_kill() / 5);
@@ -1035,8 +1035,8 @@ static void run_check_system(void) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
     if (access(path, R_OK) != 0) {
-        cli_say("rlock: %s: %s; of the command, what leaves its process group is not ended when "
-                "the lock is lost: mount /proc\n",
+        cli_say("rlock: %s: %s; if the lock is lost, processes that left the command's process "
+                "group keep running: mount /proc\n",
                 path, strerror(errno));
     }
 #endif
@@ -1046,7 +1046,7 @@ static void run_check_system(void) {
 static void run_begin_state(void) {
     const char *wrong = run_write_state();
     if (wrong != NULL) {
-        cli_fail(CLI_FAILED, "rlock writes a new file into the folder, which has to be there",
+        cli_fail(CLI_FAILED, "The folder must exist and be writable: rlock replaces the file there",
                  "--state-file %s: %s", cli.state_file, wrong);
     }
     run.ready = cli.on_lead == NULL;

@@ -150,9 +150,10 @@ int main(void) {
     while (wait(&status) > 0) {
         failed |= status;
     }
-    printf("%d changes; readers beside a reader: %s, beside the writer that stepped down: %s\n",
-           config->changes, config->beside_reader > 0 ? "yes" : "never",
-           config->beside_writer > 0 ? "yes" : "never");
+    printf(
+        "%d changes; a reader together with a reader: %s, with the writer that stepped down: %s\n",
+        config->changes, config->beside_reader > 0 ? "yes" : "never",
+        config->beside_writer > 0 ? "yes" : "never");
     printf("half a change was read %d times\n", config->torn);
     return failed != 0 || config->torn != 0;
 }

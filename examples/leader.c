@@ -42,7 +42,7 @@ static void on_lead(rlock_election *e, const rlock_event *event, void *user) {
 static void on_step_down(rlock_election *e, const rlock_event *event, void *user) {
     (void)e, (void)user;
     if (seconds) {
-        printf("%.3f gateway %d leads no more: %s\n", worked, me, rlock_reason_str(event->reason));
+        printf("%.3f gateway %d steps down: %s\n", worked, me, rlock_reason_str(event->reason));
     }
 }
 

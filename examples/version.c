@@ -151,7 +151,7 @@ static int stops_and_goes_on(int way, const char *name) {
     printf("%s: %s\n", name,
            lost      ? "A CHANGE IS LOST: the holder went on, and wrote what it had before"
            : sleeper ? "the holder went on, was refused, and began again"
-           : other   ? "while the holder was stopped nobody else could write"
+           : other   ? "while the holder was stopped no other process could write"
                      : "nothing happened");
     return lost;
 }

@@ -31,7 +31,7 @@ static void on_released(rlock *lock, const rlock_event *event, void *user) {
 
 static void on_lost(rlock *lock, const rlock_event *event, void *user) {
     (void)user;
-    printf("%s: told: %s; held now: %s\n", me, rlock_strerror(event->status),
+    printf("%s: notified: %s; held now: %s\n", me, rlock_strerror(event->status),
            rlock_is_held(lock) ? "yes" : "no");
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }

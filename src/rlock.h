@@ -52,8 +52,8 @@
  *     - A key is deleted or extended only with its holder's token, compared on the server in the
  *       same step; only rlock_force_release takes a lock from any holder. No script shortens a
  *       time to live, unless it is above every lease that its token was asked for: then the
- *       server's clock was set back, or somebody set it; or its holder leaves it with
- *       rlock_release_after. A request that was
+ *       server's clock was set back, or its time to live was set by hand; or its holder leaves it
+ *       with rlock_release_after. A request that was
  *       sent and not answered may have been executed: its token is cleaned up in the background.
  *
  * NOT GUARANTEED
@@ -149,18 +149,18 @@
  *     text of the event is that of the fault which its status names (tested cell by cell too). A
  *     release whose first attempt was UNKNOWN may end NOT_HELD because that attempt succeeded.
  *     (1) Refused, unreachable, closed, or no answer while connecting: not sent. The same before
- *         the first connection and after it. CONN also while connected, if requests that are not
- *         answered yet kept this one from being sent: the text says so.
+ *         the first connection and after it. CONN also while connected, if unanswered requests
+ *         kept this one from being sent: the text says so.
  *     (2) Sent, and the connection died before the answer: it may have happened.
  *     (3) Refused for now, not executed: LOADING, BUSY, READONLY, OOM, MISCONF, NOREPLICAS,
  *         MASTERDOWN, CLUSTERDOWN, MOVED, ASK, TRYAGAIN, "max number of clients". After READONLY,
- *         MASTERDOWN and MOVED the address is looked up anew: the name, or the connect hook. An
+ *         MASTERDOWN and MOVED the address is looked up again: the name, or the connect hook. An
  *         acquire in quarantine (config.quarantine_ms), and what too few replicas have
  *         (config.replicas), are the same.
  *     (4) NOAUTH, WRONGPASS, NOPERM, and with config.tls a certificate or version that one side
- *         refused: only an operator can mend it, so it is reported to a waiter even with
+ *         refused: only an operator can fix it, so it is reported to a waiter even with
  *         RLOCK_FOREVER, at the latest by the next attempt to connect, a second later.
- *     (5) WRONGTYPE: something that is no lock, or a lock of another kind, stands at the key.
+ *     (5) WRONGTYPE: something that is not a lock, or a lock of another kind, is at the key.
  *     (6) This process could not get memory for the request.
  *     (7) Any other error, and an answer that no honest server gives. The token of an acquire is
  *         then cleaned up, unless the error comes before execution: docs/protocol.md, "Errors".
@@ -179,7 +179,7 @@
  *     RLOCK_HIREDIS_ASYNC hiredis' header async.h, as in -DRLOCK_HIREDIS_ASYNC='"deps/async.h"'
  *                         (default: <hiredis/async.h>). One that is included before stays the one.
  *                         Its version is that of the library that is linked: else
- *                         rlock_client_new returns RLOCK_ERR_ARG, and config.log is told both
+ *                         rlock_client_new returns RLOCK_ERR_ARG, and logs both
  *     RLOCK_NO_REDIS      leave out the Redis store and hiredis with it
  *     RLOCK_WITH_POSTGRES  config.url may name PostgreSQL: see stores/rlock_stores.h
  *     RLOCK_WITH_ZOOKEEPER  ... ZooKeeper

@@ -15,7 +15,7 @@
  * MariaDB 10.6 or newer. docs/mariadb.md says what differs on MySQL.
  *
  * One connection a client, by the library's calls that do not block. What one loop iteration
- * submits is one statement: it is committed once for all. The server notifies nobody of a change:
+ * submits is one statement: it is committed once for all. The server sends no notifications:
  * waiters poll, every poll_ms at the latest. Names are resolved by the loop, and each address is
  * tried. A server that is read-only is left. There is no TLS: the library's handshake blocks.
  *
@@ -36,7 +36,7 @@
 #include "rlock.h"
 
 #if !defined(MARIADB_PACKAGE_VERSION_ID) || MARIADB_PACKAGE_VERSION_ID < 30300
-#error "rlock_mariadb.h needs libmariadb 3.3: MySQL's own library has other calls, or none"
+#error "rlock_mariadb.h needs libmariadb 3.3: MySQL's own library does not have its calls"
 #endif
 
 RLOCK__C_CASTS_BEGIN
@@ -494,7 +494,7 @@ static inline void rlock__my_connect(rlock__my *my) {
     rlock__my_renew(my);
     my->conn = rlock__my_make();
     if (!my->conn) {
-        rlock__my_fail(my, RLOCK_FAULT_NOMEM, "no memory to connect");
+        rlock__my_fail(my, RLOCK_FAULT_NOMEM, "out of memory while connecting");
         return;
     }
     my->state = RLOCK__MY_CONNECTS;
@@ -522,7 +522,7 @@ static inline void rlock__my_done(rlock__my *my, bool failed, MYSQL_RES *result)
     my->doing = RLOCK__MY_IDLE;
     if (lost || idle) { /* what the server says unasked is why it ends the session */
         rlock__my_fail(my, RLOCK_FAULT_DOWN,
-                       failed ? mysql_error(my->conn) : "the server says something unasked");
+                       failed ? mysql_error(my->conn) : "unexpected message from the server");
     } else if (rlock__my_watch(my, MYSQL_WAIT_READ)) {
         rlock_timer_set(my->client, &my->timer,
                         my->alive_us + my->timeout_us * RLOCK__MY_HEARTBEAT);
@@ -607,7 +607,7 @@ static inline void rlock__my_on_io(rlock_io *io, unsigned events) {
             rlock__my_done(my, bad != 0, NULL);
         } else { /* the rest of these words does not matter */
             my->doing = RLOCK__MY_READ;
-            rlock__my_fail(my, RLOCK_FAULT_DOWN, "the server ends the session");
+            rlock__my_fail(my, RLOCK_FAULT_DOWN, "the server ended the session");
         }
         return;
     }
@@ -618,7 +618,7 @@ static inline void rlock__my_on_io(rlock_io *io, unsigned events) {
 static inline void rlock__my_send(rlock__my *my) {
     int status = 0, wait;
     if (my->no_memory) {
-        rlock__my_fail(my, RLOCK_FAULT_NOMEM, "no memory for a statement");
+        rlock__my_fail(my, RLOCK_FAULT_NOMEM, "out of memory for a statement");
         return;
     }
     my->stats->commands++;
@@ -1044,10 +1044,10 @@ static inline void rlock__my_handshake(rlock__my *my) {
 static inline const char *rlock__my_known(rlock__my *my, MYSQL_ROW row, rlock_fault *fault) {
     *fault = RLOCK_FAULT_AUTH;
     if (!row || !row[0]) {
-        return "the server does not say of which version its rlock_mariadb.sql is";
+        return "the server does not report the version of its rlock_mariadb.sql";
     }
     if (atoi(row[0]) != RLOCK__MY_VERSION) {
-        return "rlock_mariadb.sql in this database is of another version";
+        return "rlock_mariadb.sql in this database has another version than this program";
     }
     if (!row[3] || atoi(row[3]) < RLOCK__MY_REVISION) {
         return RLOCK__MY_OLD;
@@ -1288,9 +1288,9 @@ static inline const char *rlock__my_parse_query(rlock__my_url *url, char *query)
     while (query) {
         char *next = rlock__my_cut(query, '&'), *value = rlock__my_cut(query, '=');
         if (strncmp(query, "ssl", 3) == 0 || strncmp(query, "tls", 3) == 0) {
-            return "there is no TLS, because the handshake of libmariadb blocks";
+            return "TLS is not supported: the handshake of libmariadb blocks";
         } else if (strcmp(query, "socket") != 0 || !value || url->socket) {
-            return "the only parameter is socket, once";
+            return "expected no parameter but socket, once";
         } else if (!rlock__my_decode(value) || *value != '/' ||
                    strlen(value) >= sizeof(((struct sockaddr_un *)NULL)->sun_path)) {
             return "the path of the socket";
@@ -1335,7 +1335,7 @@ static inline const char *rlock__my_parse(rlock__my_url *url) {
     const char *wrong;
     if (!at || (strcmp(url->text, "mysql") != 0 && strcmp(url->text, "mariadb") != 0) ||
         strncmp(at, "//", 2) != 0) {
-        return "it begins with mysql:// or mariadb://";
+        return "expected mysql:// or mariadb://";
     }
     at += 2;
     query = rlock__my_cut(at, '?');
@@ -1414,7 +1414,7 @@ static inline void rlock_mariadb_free(rlock_store *store) {
  *
  *     mysql://user[:password@][host][:port]/database[?socket=/path]
  *
- * mariadb:// is the same. What is left out is no password, 127.0.0.1 and 3306; with a socket host
+ * mariadb:// is the same. The defaults are no password, 127.0.0.1 and 3306; with a socket, host
  * and port are not used. IPv6 stands in brackets. %XX stands for a byte, as in config.url. Any
  * number of clients, on any threads, may use it; free it after them. The first one that is made
  * initializes libmariadb, which is not for two threads at once. Flags are 0. A URL that is

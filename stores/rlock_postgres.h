@@ -15,7 +15,7 @@
  * PostgreSQL 12 or newer; before 14 a clean-up after a lost connection takes a lease longer.
  *
  * One connection a client, in pipeline mode. What one loop iteration submits is one transaction: it
- * is committed once for all. Waiters are notified by NOTIFY, only where somebody waits. Names are
+ * is committed once for all. Waiters are notified by NOTIFY, only if there are any. Names are
  * resolved by the loop, and each address of each host is tried. A server that is read-only is left
  * (target_session_attrs is read-write, unless the URL says otherwise). libpq speaks TLS and SCRAM,
  * whose computing takes up to some 25 ms of the loop at each connection.
@@ -227,7 +227,7 @@ static inline bool rlock__pg_hides(const rlock__pg *pg) {
 /* One line of the words of an error, without its class and where in the server it arose. */
 static inline const char *rlock__pg_words(rlock__pg *pg, const char *text) {
     size_t n = 0;
-    text = rlock__pg_hides(pg) ? text : "no memory to hide a password in the words of an error";
+    text = rlock__pg_hides(pg) ? text : "out of memory while hiding a password in an error";
     while (text && text[n] && text[n] != '\n' && n < sizeof pg->words - 1) {
         pg->words[n] = text[n];
         n++;
@@ -717,7 +717,7 @@ static inline void rlock__pg_connect(rlock__pg *pg) {
     }
     pg->conn = rlock__pg_start(pg);
     if (!pg->conn) {
-        rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, "no memory to connect");
+        rlock__pg_fail(pg, RLOCK_FAULT_NOMEM, "out of memory while connecting");
         return;
     }
     pg->state = RLOCK__PG_CONNECTS;
@@ -1297,10 +1297,10 @@ static inline const char *rlock__pg_known(rlock__pg *pg, const PGresult *result,
                                           rlock_fault *fault) {
     *fault = RLOCK_FAULT_AUTH;
     if (!result) {
-        return "the server does not say of which version its rlock_postgres.sql is";
+        return "the server does not report the version of its rlock_postgres.sql";
     }
     if (rlock__pg_column(result, 0) != RLOCK__PG_VERSION) {
-        return "rlock_postgres.sql in this database is of another version";
+        return "rlock_postgres.sql in this database has another version than this program";
     }
     if (rlock__pg_column(result, 5) < RLOCK__PG_REVISION) {
         return RLOCK__PG_OLD;
@@ -1637,8 +1637,8 @@ static inline bool rlock__pg_parse(rlock__pg *pg, const char *url) {
     pg->options = PQconninfoParse(url, &error);
     if (getenv("PGSERVICE")) { /* libpq has no way around it */
         rlock_client_log(pg->client, RLOCK_LOG_ERROR,
-                         "PGSERVICE is set, by which libpq would read a file at each connection: "
-                         "unset it, and let the URL say where the server is",
+                         "PGSERVICE is set, so libpq would read a file at each connection: unset "
+                         "it, and name the server in the URL",
                          NULL);
         PQfreemem(error);
         return false;

@@ -1,4 +1,4 @@
-/* rlock_stores.h - locks in another engine by config.url alone
+/* rlock_stores.h - locks in another engine by only config.url
  * SPDX-License-Identifier: MIT
  *
  * The file of a program that defines RLOCK_IMPLEMENTATION is compiled with a macro for each engine
@@ -130,8 +130,8 @@ static inline bool rlock_stores_has(const char *url) {
 
 /* Makes the store that a URL names; it is copied. Any number of clients, on any threads, may use
  * it; free it after them. A URL whose part for the engine is wrong is refused by rlock_client_new.
- * Errors: RLOCK_ERR_ARG (out is NULL, rlock_stores_has is false, a parameter of this header has no
- * such value), RLOCK_ERR_NOMEM. */
+ * Errors: RLOCK_ERR_ARG (out is NULL, rlock_stores_has is false, a parameter of this header has an
+ * invalid value), RLOCK_ERR_NOMEM. */
 static inline int rlock_stores_new(rlock_store **out, const char *url) {
     const rlock__scheme *scheme = rlock__stores_find(url);
     rlock__stores_made *made;

@@ -12,7 +12,7 @@
  * its first. A fencing token is the zxid of the node. Several keys at once are refused.
  *
  * One session a client. All its holds last as long as the session, which the client proves by a
- * beat: a write that changes nothing, but that a majority of the servers has to agree to, once in a
+ * beat: a write that changes nothing, but that a majority of the servers must agree to, once in a
  * tick of theirs or a tenth of the session's timeout, whichever is longer. A lease is at most that
  * timeout less two beats, whatever was asked for. A hold whose lease is shorter is deleted by its
  * own client when that ends; if the client is gone, the server keeps it for the session's timeout.
@@ -536,9 +536,9 @@ static inline void rlock__zk_answer_held(rlock__zk_op *op, rlock__zk_node *node)
     if (node->leaves) {
         wrong = "its lease has ended";
     } else if (timeout_us < 5 * rlock__zk_beat_us(zk)) {
-        wrong = "the server gives a session of less than five tick_ms";
+        wrong = "the server's session timeout is below five tick_ms";
     } else if (op->lease_ms && proved_us + lease_ms * 1000 / 3 <= rlock_client_now_us(zk->client)) {
-        wrong = "no majority of the servers has answered";
+        wrong = "no answer from a majority of the servers";
     }
     if (wrong) {
         rlock__zk_answer_fault(op, RLOCK_FAULT_UNKNOWN, wrong, false);
@@ -685,7 +685,7 @@ static inline void rlock__zk_on_beat(int rc, const void *data) {
     zk->alive_us = rlock_client_now_us(zk->client);
     zk->beat_due_us = now_us + every_us;
     if (rc == ZNOAUTH && !zk->closing) { /* a server may say that without the others */
-        rlock__zk_down(zk, RLOCK_FAULT_AUTH, "no right to delete nodes in the path of the URL");
+        rlock__zk_down(zk, RLOCK_FAULT_AUTH, "no right to delete nodes below the URL's path");
     }
     if ((rc != ZOK && rc != ZNONODE) || zk->beats > 0) { /* which of two it was is not known */
         return;
@@ -951,8 +951,8 @@ static inline void rlock__zk_answer_type(rlock__zk_op *op) {
 
 /* What the server does after its last number is not known to keep the order. */
 static inline void rlock__zk_answer_full(rlock__zk_op *op) {
-    rlock__zk_answer_fault(op, RLOCK_FAULT_OTHER, "the key has no more numbers: delete its node",
-                           true);
+    rlock__zk_answer_fault(op, RLOCK_FAULT_OTHER,
+                           "the key's sequence numbers are used up: delete its node", true);
 }
 
 static inline void rlock__zk_answer_busy(rlock__zk_op *op) {
@@ -1506,7 +1506,7 @@ static inline void rlock__zk_connect(rlock__zk *zk, const clientid_t *id) {
                              ZOO_NO_LOG_CLIENTENV, rlock__zk_quiet);
     if (!zk->zh) {
         rlock__zk_drop_all(zk);
-        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "no memory to connect, or no such address");
+        rlock__zk_down(zk, RLOCK_FAULT_DOWN, "out of memory, or an invalid address");
         rlock__zk_later(zk);
         return;
     }
@@ -2049,16 +2049,16 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     size_t len;
     int count = 1;
     if (strncmp(url, scheme, sizeof scheme - 1) != 0) {
-        return "the URL is not like zookeeper://host1,host2/path";
+        return "expected zookeeper://host1,host2/path";
     }
     at = strchr(hosts, '@');
     if (at) {
         len = (size_t)(at - hosts);
         if (strcspn(hosts, "/?") < len || strchr(at + 1, '@')) {
-            return "in the user and password of the URL / ? @ are written as %2F %3F %40";
+            return "the user or password contains / ? or @: write %2F %3F %40";
         }
         if (!rlock__zk_decode(zk, hosts, len) || !memchr(hosts, ':', len)) {
-            return "the URL needs user:password, of at most 255 bytes, before its @";
+            return "expected user:password of at most 255 bytes before @";
         }
         hosts = at + 1;
     }
@@ -2066,7 +2066,7 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     query = strchr(path, '?');
     len = (size_t)(path - hosts);
     if (!len || len >= sizeof zk->hosts) {
-        return "the URL needs hosts, of at most 511 bytes together";
+        return "expected hosts of at most 511 bytes in all";
     }
     memcpy(zk->hosts, hosts, len);
     for (at = zk->hosts; (at = strchr(at, ',')) != NULL; at++) {
@@ -2077,11 +2077,11 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     }
     len = query ? (size_t)(query - path) : strlen(path);
     if (len >= sizeof zk->chroot || (len > 1 && path[len - 1] == '/')) {
-        return "the path of the URL has at most 255 bytes, and no / at its end";
+        return "expected a path of at most 255 bytes, without a / at its end";
     }
     memcpy(zk->chroot, len > 1 ? path : "/rlock", len > 1 ? len : sizeof "/rlock");
     if (!rlock__zk_options(zk, query)) {
-        return "the URL may have session_ms and tick_ms after its ?, in milliseconds";
+        return "expected only session_ms and tick_ms after ?, in milliseconds";
     }
     if (strstr(zk->chroot, "//") || strstr(zk->chroot, "/./") || strstr(zk->chroot, "/../")) {
         return "the path of the URL has an empty part";
@@ -2089,7 +2089,7 @@ static inline const char *rlock__zk_parse(rlock__zk *zk, const char *url) {
     return zk->session_ms >= 100 && zk->session_ms <= 86400000 && zk->tick_ms >= 0 &&
                    zk->tick_ms <= zk->session_ms / 5
                ? NULL
-               : "session_ms is from 100 to 86,400,000, and at least five tick_ms";
+               : "session_ms must be 100 to 86,400,000, and at least five times tick_ms";
 }
 
 static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
@@ -2142,14 +2142,14 @@ static inline void rlock_zookeeper_free(rlock_store *store) {
 }
 
 /* Makes a store of the ZooKeeper that a URL leads to, as
- * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which all but
- * one host may be left out. In the user and the password %XX stands for a byte. With a password (as
- * of `addauth digest`) the nodes belong to it, else to everybody. The path, "/rlock" if there is
- * none, is made when it is needed. session_ms is the timeout to ask for: the server gives 2 to 20
- * of its ticks. tick_ms is the server's tickTime, of which the session has to have five: a lease
- * has the session's timeout less two ticks, or less a fifth of it where that is more. Any number of
- * clients, on any threads, may use the store; free it after them. A URL that is wrong is refused by
- * rlock_client_new.
+ * zookeeper://user:password@host1:2181,host2/path?session_ms=10000&tick_ms=2000, of which only
+ * the scheme and one host are required. In the user and the password %XX stands for a byte. With a
+ * password (as of `addauth digest`) the nodes belong to it, else to every client. The path,
+ * "/rlock" if there is none, is made when it is needed. session_ms is the timeout to ask for: the
+ * server gives 2 to 20 of its ticks. tick_ms is the server's tickTime, of which the session must
+ * have five: a lease has the session's timeout less two ticks, or less a fifth of it where that is
+ * more. Any number of clients, on any threads, may use the store; free it after them. A URL that is
+ * wrong is refused by rlock_client_new.
  * Errors: RLOCK_ERR_ARG (out or url is NULL), RLOCK_ERR_NOMEM. */
 static inline int rlock_zookeeper_new(rlock_store **out, const char *url) {
     static const rlock_store functions = {NULL,

@@ -702,7 +702,7 @@ static void what_one_refuses_is_refused_with_its_words(void **state) {
     assert_non_null(strstr(g.log_text, "this store has short keys"));
     SAME(refused("abc", RLOCK_KIND_FAIR), RLOCK_ERR_ARG);
     assert_non_null(strstr(g.log_text, RLOCK__HAS_KINDS
-                                           ? "both stores together have only the mutex with one key"
+                                           ? "two stores combined support only a mutex with one key"
                                            : "options.kind needs RLOCK_WITH_KINDS"));
 }
 
@@ -999,7 +999,7 @@ static int share_beside(int phase, int other, bool pushes) {
     return share;
 }
 
-static void nobody_starves_beside_those_of_another_phase(void **state) {
+static void no_waiter_starves_behind_those_of_another_phase(void **state) {
     int pushes;
     (void)state;
     for (pushes = 0; pushes < 2; pushes++) {
@@ -1137,7 +1137,7 @@ int main(int argc, char **argv) {
         CASE(store_of_both_has_both),
         cmocka_unit_test(services_move_between_stores_in_the_process),
         cmocka_unit_test(services_move_while_links_break_and_never_two_hold),
-        cmocka_unit_test(nobody_starves_beside_those_of_another_phase),
+        cmocka_unit_test(no_waiter_starves_behind_those_of_another_phase),
         cmocka_unit_test(waiters_for_the_second_are_quiet),
         cmocka_unit_test(every_failing_allocation_is_survived),
     };

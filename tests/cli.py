@@ -369,7 +369,7 @@ def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_told_if_not(place)
     path = os.path.join(place.folder, "pipe")
     os.mkfifo(path)
     code, out, err = place.says("--fence-file", path, place.key, "--", "echo", "ran")
-    assert code == FAILED and out == "" and "nobody reads" in err, (code, out, err)
+    assert code == FAILED and out == "" and "no process reads" in err, (code, out, err)
     assert not place.server.redis.exists(place.key)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     code, out, err = place.says("--fence-file", path, place.key, "--", "sh", "-c", 'echo "$RLOCK_FENCE"')
@@ -680,7 +680,7 @@ def quorum_is_named_by_a_variable_or_a_file(place):
 @test
 def what_is_wrong_in_a_file_of_urls_is_told_with_its_name(place):
     path = os.path.join(place.folder, "urls")
-    for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "the servers 1 and 2 have one URL"),
+    for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "servers 1 and 2 have the same URL"),
                         ("".join(f"redis://h{i}\n" for i in range(16)), "bad argument"), ("redis://u:sec\0ret@a", "NUL"),
                         ("\n" * 65536 + place.server.url, "65536 bytes")):
         with open(path, "w", encoding="ascii") as file:
@@ -779,7 +779,7 @@ def what_is_wrong_with_a_password_file_is_told_and_the_password_is_not(place):
     job_has(server, "hunter2")
     for text, its_url, words in (("", url, "it is empty"), ("\n\n", url, "it is empty"), ("a\0b", url, "NUL"),
                                  ("x" * 65537, url, "65536 bytes"), ("hunter3", url, "WRONGPASS"),
-                                 ("hunter2", f"unix://job:hunter2@{server.socket}", "the URL has one too"),
+                                 ("hunter2", f"unix://job:hunter2@{server.socket}", "the URL also contains a password"),
                                  (None, url, "No such file")):
         if text is not None:
             says_now(path, text)
@@ -806,7 +806,7 @@ def file_of_urls_that_changes_in_more_than_its_password_is_told(place):
     until("the command", SOON_S, machine.command)
     says_now(path, f"unix://job:second@{server.socket}0\n")
     said = machine.process.stderr.readline()
-    assert said.startswith(f"rlock: --url-file {path}: not only the password") and "second" not in said, said
+    assert said.startswith(f"rlock: --url-file {path}: more than the password") and "second" not in said, said
     assert machine.command()
 
 
@@ -822,7 +822,7 @@ def each_wrong_option_is_told_with_its_cure(place):
             (("--url", "http://x", key, "--", "true"), "url"), (("--quorum", ",", key, "--", "true"), "three"),
             (("--weight", "2", key, "--", "true"), ""), (("--grace", "1s", key, "--", "true"), "--grace: not with"),
             (("elect", "-n", key, "--", "true"), "--try: not with rlock elect"), (("--url", "", key, "--", "true"), "empty"),
-            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "the servers 1 and 3 have one URL"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
+            (("--quorum", "redis://a,redis://b,redis://a", key, "--", "true"), "servers 1 and 3 have the same URL"), (("--url", "unix:///no/socket", "-n", key, "--", "true"), "RLOCK_URL"),
             (("-w", "200ms", "--url", "redis://127.0.0.1:1", key, "--", "true"), "RLOCK_URL")):
         code, out, err = place.says(*arguments)
         assert code == FAILED and out == "" and err and words in err, (arguments, code, out, err)
@@ -1259,14 +1259,14 @@ LOSSES = (  # what happens to the server or to rlock; the lease; what the one li
     ("hangs", lambda server, *_: server.signal(signal.SIGSTOP), 4, "the server does not answer"),
     ("killed", lambda server, *_: server.kill(), 2, "Connection refused|No such file or directory"),
     ("deleted", lambda server, _, key: server.redis.delete(key), 2, "it was deleted at the server"),
-    ("stolen", lambda server, _, key: server.redis.set(key, "mine"), 2, "another has it"),
+    ("stolen", lambda server, _, key: server.redis.set(key, "mine"), 2, "another client holds it"),
     ("no-lock", lambda server, _, key: server.redis.pipeline().delete(key).lpush(key, 1).execute(), 2,
-     "another has it: WRONGTYPE .*"),
+     "another client holds it: WRONGTYPE .*"),
     ("password", asks_for_a_password, 2, "NOAUTH .*"),
     ("replica", lambda server, *_: server.redis.slaveof("127.0.0.1", 1), 2, "(.*READONLY .*|the server is a replica.*)"),
     ("short", lambda server, *_: server.signal(signal.SIGSTOP), 1 / SCALE,  # shorter than what a request may take
      "no renewal was answered in time"),
-    ("stopped", stopped_for_longer_than_the_lease, 1, "nothing was renewed: the process or its loop stood still"),
+    ("stopped", stopped_for_longer_than_the_lease, 1, "no renewal was sent: the process or its event loop stalled"),
 )
 
 
@@ -1284,7 +1284,7 @@ def line_of_a_loss(place, elects, what, happens, leases, cause):
     else:
         said = machine.process.communicate(timeout=4 * SOON_S)[1]
         assert machine.process.returncode == LOST, (what, said)
-    wanted = f"rlock: the lock of {what} was lost: (?:{cause}); the command was ended\n"
+    wanted = f"rlock: the lock of {what} was lost: (?:{cause}); the command was terminated\n"
     assert re.fullmatch(wanted, said), (elects, what, said)
 
 
@@ -2015,7 +2015,7 @@ def hook_that_hangs_after_a_loss_delays_only_the_next_term(place):
     machine.signal(signal.SIGTERM)
     machine.ends_with(0)
     said = machine.process.stderr.read()
-    assert said.count("--on-lost ran for longer than --grace and was ended") == 2, said
+    assert said.count("--on-lost ran for longer than --grace and was terminated") == 2, said
 
 
 @test

@@ -882,7 +882,7 @@ def top_shows_a_table_and_gives_the_terminal_back(server, r):
     with Screen(server.url, "top", lines=20, columns=140) as screen:
         before = termios.tcgetattr(screen.fd)
         screen.shows(ENTER)
-        screen.shows(r"\*  \S+socket: 7 locks, 4 waiting; told by push")
+        screen.shows(r"\*  \S+socket: 7 locks, 4 waiting; updated by push")
         screen.shows(r"KEY +KIND +HELD-BY +LEFT +WAITERS +FENCE")
         screen.shows(rf"fair +fair +{ME} +\d+s +2 +-")
         mutex(r, "zzz", client=OTHER)
@@ -900,11 +900,11 @@ def top_says_that_the_server_does_not_answer(server, r):
     with Redis() as other:
         mutex(other.connect(), "k")
         with Screen(other.url, "top", "--wait", "20s", columns=200) as screen:
-            screen.shows("1 locks, .*told by push")
+            screen.shows("1 locks, .*updated by push")
             os.kill(other.process.pid, signal.SIGSTOP)
             screen.shows("1 locks, .*not up to date: .*no answer", 10)
             os.kill(other.process.pid, signal.SIGCONT)
-            screen.shows("1 locks, .*told by push", 10)
+            screen.shows("1 locks, .*updated by push", 10)
 
 
 @test
@@ -930,12 +930,12 @@ def top_gives_the_terminal_back_when_it_is_ended_or_fails(server, r):
     with Redis() as other:
         for number in [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP]:
             with Screen(other.url, "top") as screen:
-                screen.shows("told by push")
+                screen.shows("updated by push")
                 os.kill(screen.pid, number)
                 status, text = screen.ends()
                 assert status == 0 and re.search(LEAVE, text)
         with Screen(other.url, "top", "--wait", "1s") as screen:
-            screen.shows("told by push")
+            screen.shows("updated by push")
             other.process.kill()
             status, text = screen.ends(10)
             assert status == FAILED and re.search(LEAVE + ".*rlock: ", text, re.S), text[-300:]

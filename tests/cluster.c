@@ -1543,7 +1543,8 @@ static void hold_that_moved_is_renewed_when_the_replica_there_has_it(void **stat
     slot_moves(key_slot(key), 0, 1);
     assert_true(rlock_is_held(holder->lock)); /* no client can know */
     assert_int_equal(owner_renew(holder, 90000), RLOCK_ERR_SERVER);
-    assert_non_null(strstr(holder->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+    assert_non_null(
+        strstr(holder->text[RLOCK_RENEWED], "WAIT: too few replicas confirmed the write: 0 of 1"));
     assert_true(rlock_remaining_ms(holder->lock) <= 60000);
     server_resume(late);
     assert_true(kit_until(was_renewed, &r, 15000));

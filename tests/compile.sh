@@ -446,7 +446,7 @@ macros_of_row() {
     check "$me: minimal: it says so" asked -DRLOCK_MINIMAL -DRLOCK_WITH_TEXTS -DRLOCK_WITH_MEMORY -- \
         "config.url needs RLOCK_WITH_URL" "several options.keys need RLOCK_WITH_KINDS"
     check "$me: minimal without Redis: it says so" asked -DRLOCK_NO_REDIS -DRLOCK_MINIMAL -DRLOCK_WITH_TEXTS -DRLOCK_WITH_MEMORY -- \
-        "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out that of Redis" \
+        "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS" \
         "several options.keys need RLOCK_WITH_KINDS"
     check "$me: minimal" compile $posix -DRLOCK_MINIMAL -c -o "$work/minimal.o" "$all/implementation.c"
     for part in $parts; do

@@ -194,11 +194,11 @@ GOES_ON = [  # until SIGTERM: what it says after the fault; its end
     ("graceful", disconnected, "^works$", 0, "^leaves: ok$"),
     ("graceful", full, "^works$", 0, "^leaves: ok$"),
     ("lead", nothing, "leads, fence", 0, "^leaves: ok$"),
-    ("lead", deleted, r"leads no more: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
+    ("lead", deleted, r"steps down: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
     ("lead", disconnected, "leads, fence", 0, "^leaves: ok$"),
-    ("lead", restarted, r"leads no more: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
-    ("lead", stopped_for_a_lease, r"leads no more: expired(?s:.)*leads, fence", 0, "^leaves: ok$"),
-    ("lead", stopped, "leads no more: expired", 1, "^leaves: no answer, its lease has to run out$"),
+    ("lead", restarted, r"steps down: deleted(?s:.)*leads, fence", 0, "^leaves: ok$"),
+    ("lead", stopped_for_a_lease, r"steps down: expired(?s:.)*leads, fence", 0, "^leaves: ok$"),
+    ("lead", stopped, "steps down: expired", 1, "^leaves: no answer, its lease has to run out$"),
 ]
 WAITS = ("once", "keyed", "graceful", "lead", "report", "worker")  # for a server that is away, and then works
 GIVES_UP = ("hello", "own_loop", "cares", "cpp_callback", "cpp_await", "cpp_asio")
@@ -296,7 +296,7 @@ def usage(words):
 def data_is_silent(folder, server):
     with Redis(folder=folder) as data:
         data.signal(signal.SIGSTOP)
-        Run(folder, server, PROGRAMS["once"][0], data=data.url).ends(1, "^data: ", "^report of monday is not begun$")
+        Run(folder, server, PROGRAMS["once"][0], data=data.url).ends(1, "^data: ", "^report of monday was not started$")
 
 
 def shutdown_is_not_answered(folder, server):

@@ -125,7 +125,7 @@ check "watchdog: runs" run "$bin/watchdog"
 check "watchdog: outlives the lease, and is told when it was frozen and another took over" says \
     'A: acquired: ok' 'A: worked for three leases; held now: yes' 'A is frozen, B waits' 'B: acquired: ok'
 check "watchdog: the frozen one is told that it lost" \
-    grep -q '^A: told: lost before it was released; held now: no$' "$out"
+    grep -q '^A: notified: lost before it was released; held now: no$' "$out"
 check "watchdog: leaves no key behind" gone watchdog
 
 # Two machines at a time, of which one writes.
@@ -167,7 +167,7 @@ rights_are_taken() {
     RLOCK_URL=unix://gate:secret@$RLOCK_SOCKET "$bin/leader" 60 >"$out" 2>"$out.errors" &
     leader=$!
     others=$leader
-    appears ' leads$' 1 "$out" && gate -@all && appears ' leads no more: expired$' 1 "$out" && sleep 1.5 &&
+    appears ' leads$' 1 "$out" && gate -@all && appears ' steps down: expired$' 1 "$out" && sleep 1.5 &&
         [ "$(grep -c ' leads$' "$out")" = 1 ] && gate +@all && appears ' leads$' 2 "$out"
     again=$?
     kill $leader
@@ -175,9 +175,9 @@ rights_are_taken() {
 }
 check "leader: leads again when a right that was taken away is given back" rights_are_taken
 check "leader: says why it could not meanwhile" \
-    grep -q 'election: fails, and is tried again: the user or a certificate is refused$' "$out.errors"
+    grep -q 'election: failed, will retry: the user or a certificate is refused$' "$out.errors"
 check "leader: every lead that was told has its end" \
-    sh -c '[ "$(grep -c " leads$" "$1")" = "$(grep -c " leads no more" "$1")" ]' - "$out"
+    sh -c '[ "$(grep -c " leads$" "$1")" = "$(grep -c " steps down" "$1")" ]' - "$out"
 "$cli" -s "$RLOCK_SOCKET" acl deluser gate >/dev/null
 
 check "signup: runs" run "$bin/signup"
@@ -198,7 +198,7 @@ check "turns: leaves no key behind" goes office
 
 check "config: runs" run "$bin/config"
 check "config: many read at a time, beside a writer that steps down, and nobody half a change" says \
-    '20 changes; readers beside a reader: yes, beside the writer that stepped down: yes' \
+    '20 changes; a reader together with a reader: yes, with the writer that stepped down: yes' \
     'half a change was read 0 times'
 check "config: leaves no key behind" gone config
 
@@ -340,7 +340,7 @@ three_lead() {
     appears '^leads, fence' 1 "$out.b" && lead c && appears 'election: campaigns' 1 "$out.errors.c" &&
         kill "$lead_b" && wait "$lead_b" && appears '^leads, fence' 1 "$out.c" && kill "$lead_c" && wait "$lead_c" &&
         others= && cat "$out.b" "$out.c" >"$out" &&
-        says 'leads, fence [0-9]+' 'leads no more: closed' 'leaves: ok' 'leads, fence [0-9]+'
+        says 'leads, fence [0-9]+' 'steps down: closed' 'leaves: ok' 'leads, fence [0-9]+'
 }
 check "cookbook/lead: one leads, is killed, the next leads and hands over" three_lead
 check "cookbook/lead: leaves no key behind" gone cookbook:leader

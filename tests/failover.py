@@ -191,7 +191,7 @@ class Cluster(Deployment):
 
 
 class Leaders:
-    """The example: `12.345 gateway 2 leads`; `12.845 gateway 2 leads no more: expired`, when it had led last."""
+    """The example: `12.345 gateway 2 leads`; `12.845 gateway 2 steps down: expired`, when it had led last."""
 
     def __init__(self, url):
         self.lines, self.errors = [], []
@@ -210,7 +210,7 @@ class Leaders:
 
     def events(self):
         """[(when, gateway, leads)] in the order of time."""
-        found = [re.match(r"([\d.]+) gateway (\d+) (leads$|leads no more)", line) for line in list(self.lines)]
+        found = [re.match(r"([\d.]+) gateway (\d+) (leads$|steps down)", line) for line in list(self.lines)]
         return sorted((float(m[1]), int(m[2]), m[3] == "leads") for m in found if m)
 
     def lead_since(self, when):

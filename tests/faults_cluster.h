@@ -203,7 +203,7 @@ static void key_that_no_node_has_is_refused_for_now(void **state) {
     slots_are(1, 1, 0, 0);
     assert_int_equal(stage_acquire(first, 0, 60000), RLOCK_OK);
     assert_int_equal(stage_acquire(once, 0, 0), RLOCK_ERR_SERVER);
-    assert_string_equal(once->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_string_equal(once->text[RLOCK_ACQUIRED], "no known node has the key's slot");
     assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
     stage_runs(3000);
     assert_int_equal(waits->seen[RLOCK_ACQUIRED], 0);
@@ -226,7 +226,7 @@ static void slots_that_no_node_has_any_more_come_back(void **state) {
     assert_int_equal(stage_acquire(other, 0, 0), RLOCK_ERR_SERVER);
     stage_runs(2000);
     assert_int_equal(stage_acquire(other, 0, 0), RLOCK_ERR_SERVER);
-    assert_string_equal(other->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_string_equal(other->text[RLOCK_ACQUIRED], "no known node has the key's slot");
     assert_true(rlock_is_held(held->lock));
     fleet.of[1].keyed[0] = '\0';
     slots_are(1, 8192, 16383, 2);
@@ -286,7 +286,7 @@ static void map_that_is_refused_is_told(void **state) {
     node_redirects(0, "MOVED", slot_of(moved), 1);
     assert_int_equal(stage_acquire(next, 0, 60000), RLOCK_OK);
     stage_runs(3000);
-    assert_non_null(strstr(kit_log_text, "no map of the cluster"));
+    assert_non_null(strstr(kit_log_text, "no slot map of the cluster"));
     assert_true(rlock_is_held(o->lock));
 }
 
@@ -417,8 +417,8 @@ static void seed_that_has_no_map_is_passed_over(void **state) {
         fleet.of[0].map = maps[i];
         assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
         assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 5000), RLOCK_OK);
-        assert_true(strstr(kit_log_text, "no map of the cluster") != NULL ||
-                    strstr(kit_log_text, "the node knows no slots") != NULL);
+        assert_true(strstr(kit_log_text, "no slot map of the cluster") != NULL ||
+                    strstr(kit_log_text, "the node has no slots") != NULL);
     }
 }
 
@@ -1041,11 +1041,11 @@ static void clusters_of_a_configuration_are_checked(void **state) {
     } rows[] = {
         {"", NULL, NULL, NULL, "expected host:", 0, false},
         {"a,,b", NULL, NULL, NULL, "expected host:", 0, false},
-        {"127.0.0.1", "h", NULL, NULL, "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, "/p", NULL, "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, NULL, "s", "config.cluster with", 0, false},
-        {"127.0.0.1", NULL, NULL, NULL, "config.cluster with", 0, true},
-        {"127.0.0.1", NULL, NULL, NULL, "database 0 alone", 1, false},
+        {"127.0.0.1", "h", NULL, NULL, "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, "/p", NULL, "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, NULL, "s", "config.cluster cannot", 0, false},
+        {"127.0.0.1", NULL, NULL, NULL, "config.cluster cannot", 0, true},
+        {"127.0.0.1", NULL, NULL, NULL, "only database 0", 1, false},
         {"127.0.0.1,[::1],[::1]:7000,127.0.0.1:65535", NULL, NULL, NULL, NULL, 0, false},
     };
     size_t i;
@@ -1342,7 +1342,7 @@ static void name_of_a_node_that_cannot_be_looked_up_is_told(void **state) {
     snprintf(fleet.of[0].keyed, sizeof fleet.of[0].keyed, "-MOVED %d node-c:%d\r\n", slot_of(key),
              fleet.port);
     assert_int_equal(stage_acquire(once, 0, 60000), RLOCK_ERR_SERVER);
-    assert_string_equal(once->text[RLOCK_ACQUIRED], "no node is known for the key");
+    assert_string_equal(once->text[RLOCK_ACQUIRED], "no known node has the key's slot");
     assert_non_null(strstr(kit_log_text, "a host name needs loop.resolve"));
     assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
     stage_runs(2000);
@@ -1370,7 +1370,7 @@ static void row_of_the_first_map_without_memory_is_read_from_the_next(void **sta
         memory_lasts = 0;
         assert_true(status == RLOCK_OK || status == RLOCK_ERR_NOMEM || status == RLOCK_ERR_SERVER);
         if (status == RLOCK_ERR_SERVER) {
-            assert_string_equal(o->text[RLOCK_ACQUIRED], "no node is known for the key");
+            assert_string_equal(o->text[RLOCK_ACQUIRED], "no known node has the key's slot");
             refused++;
         }
         if (status != RLOCK_OK) {
@@ -1383,7 +1383,7 @@ static void row_of_the_first_map_without_memory_is_read_from_the_next(void **sta
 }
 
 /* Its key begins to be watched where no node has it, or one that was not spoken to yet. */
-static void hold_is_kept_while_nobody_can_watch_its_key(void **state) {
+static void hold_is_kept_while_its_key_cannot_be_watched(void **state) {
     int i;
 
     (void)state;
@@ -1407,7 +1407,7 @@ static void hold_is_kept_while_nobody_can_watch_its_key(void **state) {
         slots_are(1, 8192, 16383, 3);
         if (i == 0) {
             assert_int_equal(stage_renew(o, 60000), RLOCK_ERR_SERVER);
-            assert_string_equal(o->text[RLOCK_RENEWED], "no node is known for the key");
+            assert_string_equal(o->text[RLOCK_RENEWED], "no known node has the key's slot");
             stage_runs(2000);
         }
         assert_int_equal(stage_renew(o, 60000), RLOCK_OK);

@@ -355,7 +355,7 @@ static void bad_servers_are_left_and_tried_again_later(const struct lie *lies, s
     }
 }
 
-static void reply_that_nobody_asked_for_ends_the_connection(void **state) {
+static void unexpected_reply_ends_the_connection(void **state) {
     static const struct lie lies[] = {
         {"", "+OK POP3 ready\r\n", false, false, false},
         {"CLIENT ID", ":7\r\n", false, false, false},

@@ -340,7 +340,7 @@ static void client_without_random_bytes_is_refused(void **state) {
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(status, RLOCK_ERR_NOMEM);
     assert_null(client);
-    assert_non_null(strstr(kit_log_text, "no client was made: Too many open files\n"));
+    assert_non_null(strstr(kit_log_text, "cannot create a client: Too many open files\n"));
     assert_int_equal(rlock_client_new(&client, &config), RLOCK_OK);
     rlock_client_free(client);
 }

@@ -134,7 +134,7 @@ static void say_message(const char *kind, const char *channel, const char *paylo
     stage_runs(1);
 }
 
-static void messages_of_tracking_wake_only_whom_they_name(void **state) {
+static void messages_of_tracking_wake_only_the_waiters_of_their_keys(void **state) {
     static const struct {
         const char *kind, *channel, *payload;
         bool wakes;
@@ -249,7 +249,7 @@ static void stage_grants(struct owner *o) {
 }
 
 /* A client that may publish on the channel can say anything there: a number, a colon, the key. */
-static void message_that_is_no_call_calls_nobody(void **state) {
+static void message_that_is_not_a_notification_wakes_no_waiter(void **state) {
     static const struct {
         const char *before, *behind; /* the waiter's number */
         bool number;                 /* it is in the message */
@@ -310,7 +310,7 @@ static void subscription_to_a_channel_that_is_not_ours_ends_the_connection(void 
         stage_looks();
         assert_false(stage_is_called());
         stage_runs(3000);
-        assert_non_null(strstr(kit_log_text, ": a reply that nobody asked for"));
+        assert_non_null(strstr(kit_log_text, ": unexpected reply"));
         assert_int_equal(stage.told[0], 1);
         assert_true(stage_is_called()); /* the next one is honest */
     }
@@ -436,7 +436,7 @@ static void head_of_a_huge_array_ends_the_connection(void **state) {
         stage_lies("EVALSHA", heads[i], true, true);
         o = stage_owner(RLOCK_WIRE_REDISSON, "k");
         assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_ERR_UNKNOWN);
-        assert_non_null(strstr(kit_log_text, ": a reply that nobody asked for"));
+        assert_non_null(strstr(kit_log_text, ": unexpected reply"));
         assert_int_equal(stage_acquire(o, 5000, 1000), RLOCK_OK);
     }
 }

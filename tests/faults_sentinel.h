@@ -284,9 +284,9 @@ static void silence_of_all_sentinels_is_told(void **state) {
     static const struct {
         int mode;
         const char *words;
-    } rows[] = {{SAYS_NIL, "no Sentinel has an answer: it knows no primary of this name"},
-                {SAYS_ERROR, "no Sentinel has an answer: ERR unknown command"},
-                {IS_SILENT, "no Sentinel has an answer: the server does not answer"}};
+    } rows[] = {{SAYS_NIL, "no Sentinel gives an address: it knows no primary of this name"},
+                {SAYS_ERROR, "no Sentinel gives an address: ERR unknown command"},
+                {IS_SILENT, "no Sentinel gives an address: the server does not answer"}};
     size_t i;
 
     (void)state;
@@ -382,7 +382,7 @@ static void sentinel_that_comes_back_behind_moves_nothing(void **state) {
 /* An operator gave those that are left another primary, from which they count anew, and one of them
  * is lost for ever. The primary that is known is none any more. Most have to say so: one may have
  * been cut off with a primary of former times. */
-static void sentinels_set_up_anew_are_followed_though_one_is_lost(void **state) {
+static void sentinels_that_were_recreated_are_followed_though_one_is_lost(void **state) {
     rlock_config config = quay_begins();
     rlock_client *client = kit_client(&config);
     struct owner *o = owner_new(client, "k");
@@ -665,7 +665,7 @@ static void password_that_the_sentinels_refuse_is_told(void **state) {
     stage_lies("AUTH", "-WRONGPASS invalid username-password pair\r\n", true, false);
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: WRONGPASS"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel gives an address: WRONGPASS"));
     assert_false(stage_heard("INFO"));
     config = quay_begins(); /* a password that was forgotten is refused at the question */
     for (i = 0; i < SENTINELS; i++) {
@@ -674,7 +674,7 @@ static void password_that_the_sentinels_refuse_is_told(void **state) {
     }
     o = owner_new(kit_client(&config), "k");
     assert_int_equal(stage_acquire(o, RLOCK_FOREVER, 60000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel has an answer: NOAUTH"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "no Sentinel gives an address: NOAUTH"));
 }
 
 /* Sentinels may be named, and may announce names. */
@@ -1170,9 +1170,9 @@ static void sentinels_of_a_configuration_are_checked(void **state) {
         {"a", "", NULL, NULL, NULL, "sentinel_primary", true},
         {"a", "locks", "user", NULL, NULL, "sentinel_username", true},
         {"a", "locks", NULL, NULL, "/path", "config.unix_path or", true},
-        {NULL, "locks", NULL, NULL, NULL, "without config.sentinels", true},
-        {NULL, NULL, "x", NULL, NULL, "without config.sentinels", true},
-        {NULL, NULL, NULL, "x", NULL, "without config.sentinels", true},
+        {NULL, "locks", NULL, NULL, NULL, "requires config.sentinels", true},
+        {NULL, NULL, "x", NULL, NULL, "requires config.sentinels", true},
+        {NULL, NULL, NULL, "x", NULL, "requires config.sentinels", true},
         {"a", "locks", NULL, NULL, NULL, NULL, true},
         {"a:1,[::1],[fe80::1%1]:26380,127.0.0.1:65535", "locks", "u", "p", NULL, NULL, true},
         {"[::1],127.0.0.1:1", "locks", NULL, "p", NULL, NULL, false},
@@ -1244,13 +1244,13 @@ static void other_fields_beside_sentinels_are_checked(void **state) {
     refused_for(&config, "config.unix_path or config.connect");
     config = quay_begins();
     config.sentinel_tls = &nothing;
-    refused_for(&config, "config.tls lacks a hook");
+    refused_for(&config, "config.tls: a required hook is NULL");
     config = stage_config(RLOCK_WIRE_STRING);
     hooks.start = tls_never_starts;
     hooks.before = tls_before_nothing;
     hooks.why = tls_knows_nothing;
     config.sentinel_tls = &hooks;
-    refused_for(&config, "without config.sentinels");
+    refused_for(&config, "requires config.sentinels");
     config = quay_begins();
     config.host = "primary.example";
     config.loop.resolve = NULL;

@@ -28,7 +28,7 @@ static void waits_end_so(const char *answer) {
     stage_lies("WAIT", answer, true, false);
 }
 
-#define TOO_FEW "WAIT: too few replicas have it: 1 of 2"
+#define TOO_FEW "WAIT: too few replicas confirmed the write: 1 of 2"
 
 /* A release with its script: what was granted is given back so. */
 #define RELEASED_IN_FULL released_in_full()
@@ -422,7 +422,8 @@ static void crowd_told(rlock *lock, const rlock_event *event, void *user) {
     crowd.refused += event->status == RLOCK_ERR_SERVER;
     crowd.other += event->status != RLOCK_ERR_SERVER;
     crowd.words =
-        event->text != NULL && strcmp(event->text, "WAIT: too few replicas have it: 0 of 2") == 0
+        event->text != NULL &&
+                strcmp(event->text, "WAIT: too few replicas confirmed the write: 0 of 2") == 0
             ? "as they are"
             : "others";
 }
@@ -607,7 +608,7 @@ static const char *notes_releases_aside(const struct stage_conn *conn, const str
 
 /* The server drops what stands behind a WAIT when its connection ends: the push connection is there
  * for the releases, whether anything is to be heard on it or not. */
-static void client_that_is_freed_during_a_wait_releases_beside_it(void **state) {
+static void client_that_is_freed_during_a_wait_releases_its_holds(void **state) {
     static const char *const lies[] = {NULL, "CLIENT TRACKING", "SUBSCRIBE", "CLIENT ID"};
     size_t n;
 

@@ -168,7 +168,7 @@ static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **
     assert_in_range(kit_now_us() - since_us, 600000, 800000 + 900000); /* 100 ms, ten times */
 }
 
-static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
+static void fair_waiter_that_misses_its_turn_is_followed_by_the_next(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client;
     struct owner *a, *b;
@@ -445,7 +445,7 @@ static void fair_own_waiters_in_a_row_are_not_called(void **state) {
     assert_int_equal(num(ask(&server, "DBSIZE")), 0);
 }
 
-static void fair_release_names_nobody_where_the_next_is_anothers(void **state) {
+static void fair_release_names_no_waiter_if_the_next_is_of_another_client(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *line[4];
     uint64_t before, commands, least = UINT64_MAX;
@@ -475,7 +475,7 @@ static void fair_release_names_nobody_where_the_next_is_anothers(void **state) {
     assert_int_equal(least, 1);
 }
 
-static void fair_who_only_waits_is_told_of_no_changes(void **state) {
+static void fair_waiter_is_not_notified_of_changes(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b = owner_of(other, RLOCK_KIND_FAIR);
 
@@ -490,7 +490,7 @@ static void fair_who_only_waits_is_told_of_no_changes(void **state) {
     assert_int_equal(owner_wait(b, RLOCK_ACQUIRED, 5000), RLOCK_OK);
 }
 
-static void fair_who_may_not_track_is_called_all_the_same(void **state) {
+static void fair_waiter_without_the_right_to_track_is_still_notified(void **state) {
     rlock_config config = kit_config(&server);
     rlock_client *client = client_new(), *other;
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR), *b;
@@ -634,7 +634,7 @@ static void server_that_takes_no_script_is_asked_three_times_at_most(void **stat
     tell(ask(&server, "ACL DELUSER silent"));
 }
 
-static void fair_where_nobody_can_subscribe_is_polled_for(void **state) {
+static void fair_waiter_polls_where_no_client_can_subscribe(void **state) {
     const char *args[] = {"--rename-command", "SUBSCRIBE", "LISTEN", NULL};
     static struct server deaf;
     rlock_config config;
@@ -1273,7 +1273,7 @@ static void client_of_0_1_0_on_the_same_key_is_as_documented(void **state) {
     }
 }
 
-static void who_holds_renews_and_lets_go_beside_what_is_not_ours(void **state) {
+static void holder_renews_and_releases_next_to_foreign_keys(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_WRITE), *b = owner_of(other, RLOCK_KIND_WRITE);
 
@@ -1610,7 +1610,7 @@ static void keys_that_the_queue_of_another_may_be_named_are_refused(void **state
         options.key = bad[i];
         options.kind = RLOCK_KIND_FAIR;
         assert_int_equal(rlock_new(&lock, client, &options), RLOCK_ERR_ARG);
-        assert_true(strstr(kit_log_text, "beside") != NULL);
+        assert_true(strstr(kit_log_text, "queue or fence") != NULL);
         options.kind = RLOCK_KIND_MUTEX; /* it has no line, and is of another type */
         assert_int_equal(rlock_new(&lock, client, &options), RLOCK_OK);
         rlock_free(lock);
@@ -1691,7 +1691,7 @@ int main(int argc, char **argv) {
         TEST(fair_who_joins_a_queue_that_is_there_keeps_it_for_as_long_again),
         TEST(fair_the_dead_in_the_queue_are_skipped_at_once),
         TEST(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
-        TEST(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        TEST(fair_waiter_that_misses_its_turn_is_followed_by_the_next),
         TEST(positions_of_a_stopped_process_cost_one_offer),
         TEST(expelled_waiters_join_again),
         TEST(many_offers_that_passed_cost_one_look_at_the_queue),
@@ -1703,15 +1703,15 @@ int main(int argc, char **argv) {
         TEST(fair_without_push_is_polled_for),
         TEST(fair_waiters_survive_a_lost_connection),
         TEST(fair_own_waiters_in_a_row_are_not_called),
-        TEST(fair_release_names_nobody_where_the_next_is_anothers),
-        TEST(fair_who_only_waits_is_told_of_no_changes),
-        TEST(fair_who_may_not_track_is_called_all_the_same),
+        TEST(fair_release_names_no_waiter_if_the_next_is_of_another_client),
+        TEST(fair_waiter_is_not_notified_of_changes),
+        TEST(fair_waiter_without_the_right_to_track_is_still_notified),
         TEST(script_that_many_need_is_sent_once),
         TEST(script_that_is_forgotten_again_is_sent_again),
         TEST(fair_queue_goes_on_while_the_server_is_out_of_memory),
         TEST(fair_waiter_does_not_keep_a_push_that_is_over_for_a_mutex),
         TEST(server_that_takes_no_script_is_asked_three_times_at_most),
-        TEST(fair_where_nobody_can_subscribe_is_polled_for),
+        TEST(fair_waiter_polls_where_no_client_can_subscribe),
         TEST(reader_in_line_comes_beside_its_writer_at_once),
         TEST(readers_with_an_owner_of_their_own_cost_what_one_costs),
         TEST(reader_does_not_come_beside_a_writer_that_is_gone),
@@ -1754,7 +1754,7 @@ int main(int argc, char **argv) {
         TEST(member_without_a_name_stays_where_a_lease_is_refused),
         TEST(permits_that_were_set_keep_the_key_a_semaphore),
         TEST(sorted_set_of_others_is_of_the_wrong_type_and_untouched),
-        TEST(who_holds_renews_and_lets_go_beside_what_is_not_ours),
+        TEST(holder_renews_and_releases_next_to_foreign_keys),
         TEST(what_is_not_ours_among_the_dead_is_not_taken_away),
         TEST(what_is_not_ours_in_a_queue_is_taken_away),
         TEST(line_of_another_type_is_left_alone),

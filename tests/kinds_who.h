@@ -286,7 +286,7 @@ static void store_that_lists_nobody_says_so(void **state) {
     assert_int_equal(list.holders, 1);
     assert_false(list.listed);
     assert_int_equal(list.count, 0);
-    assert_string_equal(list.untold, RLOCK__TEXT("the store lists no holders"));
+    assert_string_equal(list.untold, RLOCK__TEXT("this store does not list holders"));
     kit_reset();
     rlock_memory_free(store);
 }
@@ -302,7 +302,7 @@ static void description_that_is_none_is_refused(void **state) {
                 {"a\nb", NULL, "config.description: expected"},
                 {"\xc3", NULL, "config.description: expected"},
                 {"a\xe2\x80\xae", NULL, "config.description: expected"},
-                {"a", "b", "config.description with config.client_name"}};
+                {"a", "b", "config.description cannot be combined with config.client_name"}};
     rlock_config config = kit_config(&server);
     rlock_client *client;
     size_t i;

@@ -940,7 +940,7 @@ static void change_under_the_number(char who) {
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
 }
 
-static void descriptor_that_changes_under_its_number_is_watched_anew(void **state) {
+static void descriptor_that_changes_under_its_number_is_watched_again(void **state) {
     (void)state;
     assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
     then = change_under_the_number;
@@ -1912,7 +1912,7 @@ static const struct CMUnitTest each[] = {
     ALONE(descriptor_that_a_turn_inside_has_served_is_not_served_again),
     ALONE(what_is_watched_can_change),
     ALONE(forgotten_descriptor_number_can_be_watched_again),
-    ALONE(descriptor_that_changes_under_its_number_is_watched_anew),
+    ALONE(descriptor_that_changes_under_its_number_is_watched_again),
     ALONE(forgotten_descriptor_is_silent_even_if_fetched),
     ALONE(hangup_and_error_are_everything_watched),
     ALONE(close_from_its_own_callbacks),
@@ -1935,7 +1935,7 @@ static const struct CMUnitTest each[] = {
     LIBRARY(round_trip_on_redis),
     LIBRARY(server_is_found_by_its_name),
     LIBRARY(name_that_is_not_found_is_no_connection),
-    LIBRARY(fork_under_a_name_harms_nobody),
+    LIBRARY(fork_during_a_name_lookup_harms_no_process),
     LIBRARY(client_is_freed_under_a_name),
     LIBRARY(client_is_freed_because_of_a_name),
     LIBRARY(several_clients_take_turns),

@@ -257,12 +257,14 @@ static void contract_is_kept_by_rlock_loop_check(void **state) {
     options.user = loop;
     options.patience_ms = PATIENCE_US / 1000;
     assert_int_equal(hooks.idle != NULL, now_on->alive != NULL);
-    assert_int_equal(checked(&options, now_on->alive != NULL
-                                           ? "\nok 24 - what is idle is served, and does not keep "
-                                             "a loop from ending\n1..24\n"
-                                           : "# SKIP there is no hook idle, or no options.alive\n"
-                                             "1..24\n"),
-                     0);
+    assert_int_equal(
+        checked(
+            &options,
+            now_on->alive != NULL
+                ? "\nok 24 - an idle client is served, and does not keep the loop running\n1..24\n"
+                : "# SKIP there is no hook idle, or no options.alive\n"
+                  "1..24\n"),
+        0);
 }
 
 /* Each check finds a fault, and says which. */
@@ -275,25 +277,25 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         {ZERO_TIMER_BEFORE_THE_POLL, 1, "before descriptors that a poll"},
         {ZERO_TIMER_IN_THE_SAME_TURN, 2, "before a descriptor that a poll"},
         {TIMER_TWICE, 3, "twice without a poll"},
-        {ZERO_TIMER_PUT_OFF, 4, "puts it off for ever"},
-        {TIMER_EARLY, 5, "comes early"},
-        {TIMER_NOT_REPLACED, 5, "comes early"},
-        {TIMER_LOST, 5, "does not come"},
+        {ZERO_TIMER_PUT_OFF, 4, "in each turn never fires"},
+        {TIMER_EARLY, 5, "fires early"},
+        {TIMER_NOT_REPLACED, 5, "fires early"},
+        {TIMER_LOST, 5, "does not fire"},
         {TIMER_TWICE, 5, "more than once"},
-        {TIMER_BY_CACHED_TIME, 6, "comes early"},
+        {TIMER_BY_CACHED_TIME, 6, "fires early"},
         {TIMER_NOT_STOPPED, 7, "though it was stopped"},
-        {ONE_TIMER_FOR_ALL, 8, "of the second client does not come"},
-        {TIMER_AFTER_CLOSE, 8, "of a closed client comes"},
+        {ONE_TIMER_FOR_ALL, 8, "second client's timer does not fire"},
+        {TIMER_AFTER_CLOSE, 8, "a closed client's timer fires"},
         {ONE_CLIENT_ONLY, 8, "open failed for a second client"},
         {EDGE_TRIGGERED, 9, "not reported again"},
-        {CHANGE_IGNORED, 10, "that it can be written is not reported"},
+        {CHANGE_IGNORED, 10, "RLOCK_IO_WRITE is not reported"},
         {CALLS_WITHOUT_END, 9, "though nothing can be read"},
         {CALLS_WITHOUT_END, 10, "though nothing can be read"},
-        {DESCRIPTORS_MIXED_UP, 11, "another in its place"},
+        {DESCRIPTORS_MIXED_UP, 11, "another one instead"},
         {READING_ONLY, 12, "only one of them"},
-        {HANG_UP_UNSEEN, 13, "it is not reported"},
-        {READING_ONLY, 13, "not everything that is watched"},
-        {ERROR_UNSEEN, 14, "it is not reported"},
+        {HANG_UP_UNSEEN, 13, "the descriptor is not reported, or only once"},
+        {READING_ONLY, 13, "only a part of the watched events"},
+        {ERROR_UNSEEN, 14, "the descriptor is not reported, or only once"},
         {FETCHED_EVENT_AFTER_FORGETTING, 15, "after watch(0)"},
         {NUMBER_NEVER_AGAIN, 16, "it is not reported"},
         {TIMER_AFTER_CLOSE, 17, "after close"},
@@ -306,9 +308,9 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         {ONE_CLIENT_ONLY, 22, "rlock_client_new, rlock_new or rlock_acquire failed"},
         {TIMER_LATE, 23, "more than 10 ms too late"},
         {TIMER_IN_WHOLE_SECONDS, 23, "much too late"},
-        {TIMER_ROUNDED_DOWN, 23, "comes early"},
-        {IDLE_IGNORED, 24, "of who is idle keeps it"},
-        {IDLE_FOR_EVER, 24, "idle no more does not keep it"},
+        {TIMER_ROUNDED_DOWN, 23, "fires early"},
+        {IDLE_IGNORED, 24, "of an idle client keeps the loop"},
+        {IDLE_FOR_EVER, 24, "no longer idle does not keep the loop"},
         {IDLE_IS_DEAF, 24, "is not served"},
     };
     rlock_loop_check_options options;

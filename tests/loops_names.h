@@ -493,7 +493,7 @@ static void name_that_is_not_found_is_no_connection(void **state) {
 }
 
 /* What a child does has no effect on its parent, whose name is still asked for. */
-static void fork_under_a_name_harms_nobody(void **state) {
+static void fork_during_a_name_lookup_harms_no_process(void **state) {
     rlock_client *client = new_client_of_a_name("server.test");
     rlock *lock = new_lock(client, "named", NULL);
     note got = {0};

@@ -172,7 +172,7 @@ static void stores_are_independent(void **state) {
  */
 
 /* One client looked at the clock just before it stepped back, the other one long before. */
-static void clock_that_steps_back_gives_nobody_what_another_holds(void **state) {
+static void clock_that_steps_back_makes_no_second_holder(void **state) {
     struct owner *first, *second = handle(1, "key"), *third;
     (void)state;
     (void)holder(1, "idle since", 1000);
@@ -371,7 +371,7 @@ static void shutdown_gives_everything_to_the_waiters_of_others(void **state) {
     assert_true(granted(next_b));
 }
 
-static void client_free_of_a_waiting_client_disturbs_nobody(void **state) {
+static void client_free_of_a_waiting_client_disturbs_no_other_client(void **state) {
     struct owner *first = holder(0, "key", 60000), *waits = waiter(1, "key", RLOCK_FOREVER);
     struct owner *next = waiter(2, "key", RLOCK_FOREVER);
     (void)state;
@@ -676,7 +676,7 @@ static void key_may_be_watched_before_anybody_had_it(void **state) {
     g.store->close(alone.state);
 }
 
-static void watch_without_memory_is_none_and_harms_nobody(void **state) {
+static void watch_without_memory_fails_and_harms_no_other_watch(void **state) {
     int fails;
     (void)state;
     for (fails = 1; fails <= 2; fails++) { /* the key's entry, then the watch on it */
@@ -838,7 +838,7 @@ int main(int argc, char **argv) {
         CASE(keys_of_one_hash_are_told_apart),
         CASE(store_without_random_bytes_is_not_made),
         CASE(stores_are_independent),
-        CASE(clock_that_steps_back_gives_nobody_what_another_holds),
+        CASE(clock_that_steps_back_makes_no_second_holder),
         CASE(client_made_after_the_clock_stepped_back_holds_for_its_lease),
         CASE(frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
         CASE(late_release_does_not_take_the_key_from_its_next_holder),
@@ -847,7 +847,7 @@ int main(int argc, char **argv) {
         CASE(fences_rise_over_holds_that_were_handed_on),
         CASE(reentrant_hold_excludes_others_until_its_last_release),
         CASE(shutdown_gives_everything_to_the_waiters_of_others),
-        CASE(client_free_of_a_waiting_client_disturbs_nobody),
+        CASE(client_free_of_a_waiting_client_disturbs_no_other_client),
         CASE(handle_free_in_every_state_leaves_the_key_to_others),
         CASE(clients_come_and_go_and_the_store_keeps_their_keys),
         STOPPED(store_without_an_argument_or_memory_is_refused),
@@ -856,11 +856,11 @@ int main(int argc, char **argv) {
         CASE(store_tells_tokens_of_one_client_apart),
         CASE(token_is_gone_once_its_key_is_forgotten),
         CASE(key_may_be_watched_before_anybody_had_it),
-        CASE(watch_without_memory_is_none_and_harms_nobody),
+        CASE(watch_without_memory_fails_and_harms_no_other_watch),
         CASE(grant_told_too_late_is_asked_for_again_and_got),
 #if RLOCK__HAS_KINDS
         CASE(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
-        CASE(fair_who_lets_its_turn_pass_is_followed_by_the_next),
+        CASE(fair_waiter_that_misses_its_turn_is_followed_by_the_next),
         CASE(fair_line_without_a_holder_keeps_its_order_while_it_sleeps),
         CASE(line_that_was_left_by_all_leaves_nothing_behind),
         CASE(reader_does_not_come_beside_a_writer_that_is_gone),
@@ -878,7 +878,7 @@ int main(int argc, char **argv) {
         CASE(line_of_another_kind_keeps_its_key_free_for_it),
         CASE(who_is_of_another_kind_serves_nobody_in_line),
         CASE(number_of_permits_that_is_over_is_no_other_kinds),
-        CASE(nobody_in_line_is_served_beside_a_mutex),
+        CASE(no_waiter_is_served_while_a_mutex_holds_the_key),
         CASE(client_that_goes_without_a_word_leaves_no_one_in_line),
         CASE(release_as_another_kind_serves_nobody_in_line),
         cmocka_unit_test(every_failing_allocation_of_the_kinds_is_survived),

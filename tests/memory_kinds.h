@@ -100,7 +100,7 @@ static void fair_a_dead_holder_is_followed_within_its_lease_and_a_moment(void **
     SAME(dies->seen[RLOCK_LOST].reason, RLOCK_REASON_EXPIRED);
 }
 
-static void fair_who_lets_its_turn_pass_is_followed_by_the_next(void **state) {
+static void fair_waiter_that_misses_its_turn_is_followed_by_the_next(void **state) {
     struct owner *first = held(of_kind(0, RLOCK_KIND_FAIR));
     struct owner *sleeps = waits(of_kind(1, RLOCK_KIND_FAIR));
     struct owner *next = waits(of_kind(2, RLOCK_KIND_FAIR));
@@ -445,7 +445,7 @@ static void number_of_permits_that_is_over_is_no_other_kinds(void **state) {
 }
 
 /* A mutex took the key when its holders were dead: who leaves the line serves nobody beside it. */
-static void nobody_in_line_is_served_beside_a_mutex(void **state) {
+static void no_waiter_is_served_while_a_mutex_holds_the_key(void **state) {
     struct owner *dies = permit(0, 2, 2), *line[2], *mutex = of_kind(2, RLOCK_KIND_MUTEX);
     int i;
     (void)state;

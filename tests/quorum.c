@@ -628,7 +628,7 @@ static void server_in_quarantine_has_no_vote(void **state) {
     assert_int_equal(held->seen[RLOCK_LOST], 1);
 }
 
-static void minority_gives_nobody_the_lock(void **state) {
+static void minority_grants_no_lock(void **state) {
     static const int cut_off[SERVERS] = {0, 1, -1, -1, -1};
     struct owner *o = owner_new(client_of(quorum_of(cut_off, SERVERS)), "k");
     struct owner *other = owner_new(client_new(), "k");
@@ -1136,7 +1136,7 @@ int main(int argc, char **argv) {
 #if RLOCK__HAS_REPLICAS
         TEST(server_in_quarantine_has_no_vote),
 #endif
-        TEST(minority_gives_nobody_the_lock),
+        TEST(minority_grants_no_lock),
         TEST(two_addresses_of_one_server_are_not_two_votes),
         TEST(waiter_gets_it_when_a_majority_comes_up),
         TEST(password_refused_by_most_is_told_and_by_one_is_not),

@@ -1592,7 +1592,7 @@ static void waiter_is_woken_after_its_push_connection_was_killed(void **state) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
-static void deletion_while_nobody_watched_is_found_on_return(void **state) {
+static void deletion_while_disconnected_is_found_on_return(void **state) {
     rlock_wire wire = wire_of(state);
     rlock_client *client = client_on(wire);
     struct owner *waiter = owner_new(client, "k"), *holder = owner_new(client, "held");
@@ -2217,7 +2217,7 @@ int main(int argc, char **argv) {
         ON_EACH_WIRE(fence_counter_of_another_type_leaves_no_key),
         TEST(command_forbidden_inside_a_script_is_told),
         ON_EACH_WIRE(waiter_is_woken_after_its_push_connection_was_killed),
-        ON_EACH_WIRE(deletion_while_nobody_watched_is_found_on_return),
+        ON_EACH_WIRE(deletion_while_disconnected_is_found_on_return),
         ON_EACH_WIRE(cancel_then_acquire_again_keeps_the_order),
         ON_EACH_WIRE(cancelled_acquire_that_was_sent_leaves_no_key),
         ON_EACH_WIRE(freed_handle_lets_go_in_the_background),

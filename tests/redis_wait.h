@@ -73,13 +73,13 @@ static void every_kind_is_granted_when_a_replica_has_it(void **state) {
             assert_true(num(ask(&replica, "DBSIZE")) >= 2); /* with its fence */
             server_pause(&replica);
             assert_int_equal(owner_renew(o, 5000), RLOCK_ERR_SERVER);
-            assert_non_null(
-                strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+            assert_non_null(strstr(o->text[RLOCK_RENEWED],
+                                   "WAIT: too few replicas confirmed the write: 0 of 1"));
             assert_true(rlock_remaining_ms(o->lock) < SYNCED_LEASE_MS);
             assert_int_equal(owner_release(o), RLOCK_OK);
             assert_int_equal(owner_acquire(o, 0, 0), RLOCK_ERR_SERVER);
-            assert_non_null(
-                strstr(o->text[RLOCK_ACQUIRED], "WAIT: too few replicas have it: 0 of 1"));
+            assert_non_null(strstr(o->text[RLOCK_ACQUIRED],
+                                   "WAIT: too few replicas confirmed the write: 0 of 1"));
             assert_int_equal(num(ask(&server, "EXISTS k {k}1 {k}2")), 0); /* given back */
             assert_int_equal(kit_stats(client).cleaning, 0);
         }
@@ -139,7 +139,8 @@ static void renewal_does_not_count(struct owner *o, int64_t lease_ms) {
         assert_true(rlock_remaining_ms(o->lock) < 10000);
     } while (status == RLOCK_ERR_CONN);
     assert_int_equal(status, RLOCK_ERR_SERVER);
-    assert_non_null(strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas have it: 0 of 1"));
+    assert_non_null(
+        strstr(o->text[RLOCK_RENEWED], "WAIT: too few replicas confirmed the write: 0 of 1"));
 }
 
 /* From Redis 7.2 on WAIT covers what was written on its own connection alone: a renewal on a new

@@ -181,7 +181,7 @@ def refuses(shop):
         assert shop.ask("GET", path)[0] == 405, path
         assert shop.ask("POST", path, {"Origin": "http://elsewhere.invalid"})[0] == 403, path
     status, text, _ = shop.ask("POST", "/freeze")
-    assert status == 409 and text.startswith("Nobody holds the lock"), text
+    assert status == 409 and text.startswith("No worker holds the lock"), text
     assert shop.ask("GET", "/nowhere")[0] == 404
 
 
@@ -249,7 +249,7 @@ def frozen_is_refused(shop):
     other, = shop.wait_line(r"Worker (\d) holds the lock now", since)
     assert other != frozen
     shop.wait_line(rf"Worker {frozen} goes on", since)
-    lost, = shop.wait_line(rf"Worker {frozen} is told: LOST, expired\. Its token was (\d+)", since)
+    lost, = shop.wait_line(rf"Worker {frozen} is notified: LOST, expired\. Its token was (\d+)", since)
     refused, newest = shop.wait_line(rf"late write of worker {frozen} is REFUSED: its token (\d+) .* than (\d+)", since)
     assert refused == lost and int(refused) < int(newest)
     shop.is_exact(since)
@@ -260,7 +260,7 @@ def late_write_harms_no_later_sale(shop):
     shop.post("/freeze")
     frozen, = shop.wait_line(r"Worker (\d) is frozen", since)
     shop.post("/reset")
-    shop.wait_line(rf"Worker {frozen} is told: LOST", since)
+    shop.wait_line(rf"Worker {frozen} is notified: LOST", since)
     shop.wait("all idle", lambda: all(worker["state"] == "idle" for worker in shop.state["workers"]))
     assert (shop.state["sold"], shop.state["left"]) == (0, STOCK), shop.state
 
@@ -271,7 +271,7 @@ def killed_is_replaced(shop):
     shop.post("/kill")
     dead, = shop.wait_line(r"Worker (\d) died while it held the lock", since)
     shop.wait_line(rf"Worker {dead} was replaced", since)
-    shop.wait_line(r"Worker \d holds the lock now; nobody had got it for", since)
+    shop.wait_line(r"Worker \d holds the lock now; no worker acquired it for", since)
     shop.is_exact(since)
     after = set(shop.family())
     assert len(before - after) == 1 and len(after - before) == 1, (before, after)
@@ -297,7 +297,7 @@ def stopped_redis_loses_nothing(shop):
         shop.is_exact(since)
         assert shop.state["server"] == "up", shop.state
         if shop.state["lost"]:
-            shop.wait_line(r"Worker \d is told: LOST, expired", since)
+            shop.wait_line(r"Worker \d is notified: LOST, expired", since)
             return
     raise AssertionError("no loss was told")
 
@@ -327,7 +327,7 @@ def fair_is_exact():
     shop = Shop("--fair")
     since = shop.rush(1)
     shop.post("/freeze")
-    shop.wait_line(r"Worker \d is told: LOST, expired", since)
+    shop.wait_line(r"Worker \d is notified: LOST, expired", since)
     shop.is_exact(since)
     shop.close()
 
@@ -524,7 +524,7 @@ def keyboard_freezes(browser, shop):
 def disabled_says_why(browser, shop):
     browser.until("document.getElementById('freeze').getAttribute('aria-disabled') === 'true'")
     browser.value("document.getElementById('freeze').click()")
-    browser.until("/Nobody holds the lock/.test(document.getElementById('log').textContent)")
+    browser.until("/No worker holds the lock/.test(document.getElementById('log').textContent)")
 
 
 def fits_phone(browser, shop):

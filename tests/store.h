@@ -962,7 +962,7 @@ static void hold_that_expires_says_why(void **state) {
     IS(tried(alone, 0, 200), RLOCK_OK);
     EVENTUALLY(limited->count[RLOCK_LOST] == 1 && alone->count[RLOCK_LOST] == 1);
     IS(limited->reason, RLOCK_REASON_EXPIRED);
-    assert_string_equal(limited->text, "max_hold_ms is over");
+    assert_string_equal(limited->text, "max_hold_ms has passed");
     IS(alone->reason, RLOCK_REASON_EXPIRED);
     assert_string_equal(alone->text, ""); /* nothing was to renew it */
 }
@@ -1188,7 +1188,7 @@ static void fences_rise_over_local_hand_overs(void **state) {
     }
 }
 
-static void raw_fences_that_were_reserved_are_given_to_nobody_else(void **state) {
+static void raw_fences_that_were_reserved_are_given_only_once(void **state) {
     rlock_request several;
     uint64_t first, count;
     struct hand *after;
@@ -1212,7 +1212,7 @@ static void raw_fences_that_were_reserved_are_given_to_nobody_else(void **state)
 #define STORE_FENCES                                            \
     STORE_TEST(fences_rise_over_releases_expiries_and_clients), \
         STORE_TEST(fences_rise_over_local_hand_overs),          \
-        STORE_TEST(raw_fences_that_were_reserved_are_given_to_nobody_else)
+        STORE_TEST(raw_fences_that_were_reserved_are_given_only_once)
 
 /* ------------------------------------------------------------------------------------------------
  * Several keys.
@@ -1305,7 +1305,7 @@ static void fair_grants_in_the_order_of_asking_across_clients(void **state) {
     }
 }
 
-static void fair_who_tries_once_does_not_join_the_queue(void **state) {
+static void fair_acquire_without_a_wait_does_not_join_the_queue(void **state) {
     struct hand *first = held(hand_of(0, RLOCK_KIND_FAIR)), *once = hand_of(1, RLOCK_KIND_FAIR);
     struct hand *line;
     (void)state;
@@ -1320,7 +1320,7 @@ static void fair_who_tries_once_does_not_join_the_queue(void **state) {
     IS(tried(once, 0, 0), RLOCK_OK);
 }
 
-static void fair_who_leaves_the_line_is_passed_over(void **state) {
+static void fair_waiter_that_leaves_the_queue_is_skipped(void **state) {
     struct hand *first = held(hand_of(0, RLOCK_KIND_FAIR)), *line[4];
     int i;
     (void)state;
@@ -1572,8 +1572,8 @@ static void kinds_that_do_not_belong_together_are_of_the_wrong_type(void **state
 
 #define STORE_KINDS                                                             \
     STORE_TEST(fair_grants_in_the_order_of_asking_across_clients),              \
-        STORE_TEST(fair_who_tries_once_does_not_join_the_queue),                \
-        STORE_TEST(fair_who_leaves_the_line_is_passed_over),                    \
+        STORE_TEST(fair_acquire_without_a_wait_does_not_join_the_queue),        \
+        STORE_TEST(fair_waiter_that_leaves_the_queue_is_skipped),               \
         STORE_TEST(fair_holder_that_lets_its_lease_end_is_followed),            \
         STORE_TEST(fair_fences_rise_and_renewals_extend),                       \
         STORE_TEST(readers_share_and_a_writer_waits_for_all),                   \

@@ -780,7 +780,7 @@ static void key_that_another_holds_is_waited_for(void **state) {
     assert_int_equal(rlock_testing_let_go(t, "k"), RLOCK_ERR_NOT_HELD);
 }
 
-static void key_that_another_lets_go_is_had_at_once(void **state) {
+static void key_that_another_releases_is_acquired_at_once(void **state) {
     struct owner *o = owner_new("k");
     int64_t start_ms = rlock_testing_now_ms(t);
     (void)state;
@@ -1220,7 +1220,7 @@ int main(int argc, char **argv) {
         TEST(release_of_a_stolen_lock_takes_nothing_from_the_thief),
         TEST(deleted_key_is_told_as_deleted),
         TEST(key_that_another_holds_is_waited_for),
-        TEST(key_that_another_lets_go_is_had_at_once),
+        TEST(key_that_another_releases_is_acquired_at_once),
         TEST(others_know_the_kind_of_the_key),
         TEST(full_server_says_of_several_keys_that_one_of_them_is_held),
         TEST(waiters_of_a_queue_are_served_in_their_order),

@@ -519,6 +519,26 @@ tests/url.c does not read fresh\n" || return 1
         '        {"redis://h?client_name=a%26b+c", "host=h name=a&b+c"},' "$url does not name the parameter prefix\n"
 }
 
+# words_refused WORDS: lint refuses these in the copied tree, and no others: each with its file, and what is better.
+words_refused() {
+    "$tree/tools/lint" words >"$tree/said"
+    sed -nE 's/^# //; s/: ".*": better: /: /p' "$tree/said" >"$tree/found"
+    printf "$1" | diff - "$tree/found"
+}
+
+# Also where a phrase is cut by the end of a line, or of a literal. Right English, code and the licence are no such words.
+lint_refuses_the_words_of_its_list() {
+    tree_to_join words
+    cp tools/lint tools/words "$tree/tools"
+    cp tests/tap.sh "$tree/tests"
+    cp LICENSE README.md "$tree"
+    words_refused '' || return 1
+    printf 'People who wait.\n\n    anew\n\nIt is `anew`, [it](anew.md).\n\nA server\nwho waits.\n' >"$tree/docs/page.md"
+    printf '/* It is made anew. */\nint x = %s; /* %s */ const char *y = "is let "\n    "go";\n' "'\"'" "it's" >"$tree/src/public/new.h"
+    printf '/* It is made anew. */\nint anew; const char *z = "made anew";\n' >"$tree/src/base/new.h"
+    words_refused 'src/base/new.h: again\nsrc/public/new.h: is released\nsrc/public/new.h: again\ndocs/page.md: that\n'
+}
+
 # The whole in src/ has the same name as what is made of it.
 diffs_hide_the_joined_header_alone() {
     mkdir -p "$work/repository/src"
@@ -531,6 +551,7 @@ diffs_hide_the_joined_header_alone() {
 
 check diffs_hide_the_joined_header_alone diffs_hide_the_joined_header_alone
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
+check lint_refuses_the_words_of_its_list lint_refuses_the_words_of_its_list
 
 # --- tools/mutants ---
 

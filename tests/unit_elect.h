@@ -456,7 +456,7 @@ static void log_says_each_change_once_and_no_failure_twice(void **state) {
         reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_AUTH, "no"));
         (void)asks_again();
         SAME(ballot.lines, 2);
-        assert_string_equal(ballot.line, "fails, and is tried again: the user or a certificate is "
+        assert_string_equal(ballot.line, "failed, will retry: the user or a certificate is "
                                          "refused");
     }
     reply(RLOCK_OP_ACQUIRE, scripted_fault(RLOCK_FAULT_TYPE, "no"));
@@ -516,7 +516,7 @@ static void leader_that_resigns_steps_down_before_its_release_leaves(void **stat
     counts(candidate, 1, 1, 1);
 }
 
-static void who_does_not_lead_resigns_without_stepping_down(void **state) {
+static void candidate_that_does_not_lead_resigns_without_stepping_down(void **state) {
     struct candidate *waits = candidate_new(), *pauses;
     rlock_options options = options_for("other");
     (void)state;
@@ -543,7 +543,7 @@ static void who_does_not_lead_resigns_without_stepping_down(void **state) {
 }
 
 /* Granted, and resigned before it was told so: it never led. */
-static void grant_that_was_not_told_is_given_back_by_who_resigns(void **state) {
+static void grant_that_was_not_delivered_is_released_on_resign(void **state) {
     struct candidate *first = candidate_new(), *second;
     rlock_options options = options_for("other");
     (void)state;

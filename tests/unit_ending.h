@@ -206,7 +206,7 @@ static void shutdown_is_done_after_an_acquire_that_would_follow(void **state) {
  * A drain.
  */
 
-static void drain_lets_holders_finish_and_nobody_acquire(void **state) {
+static void drain_lets_holders_finish_and_refuses_acquires(void **state) {
     struct owner *holds = holder("a", 0), *waits = sleeper("b", RLOCK_FOREVER, 60000);
     struct owner *idles = handle("c"), *too = holder("d", 60000);
     (void)state;

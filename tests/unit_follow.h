@@ -76,7 +76,7 @@ static void acquire_after_a_release_ends_with_what_holds_that_up(void **state) {
     SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_OK);
 }
 
-static void acquire_after_a_release_ends_without_words_if_nobody_said_any(void **state) {
+static void acquire_after_a_release_ends_without_text_if_there_was_none(void **state) {
     struct owner *owner = holder("key", 10000);
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_fault(RLOCK_FAULT_BUSY, NULL));

@@ -315,7 +315,7 @@ static void client_gives_way_where_a_hold_was_too_old_to_be_handed_on(void **sta
 }
 
 /* The second grant has fencing tokens and hand-overs of its own. */
-static void hold_that_was_asked_for_again_counts_its_hand_overs_anew(void **state) {
+static void hold_that_was_acquired_again_resets_its_hand_overs(void **state) {
     rlock_options options = options_for("key");
     struct owner *owners[4];
     int i;

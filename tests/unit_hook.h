@@ -906,39 +906,39 @@ static void options_that_are_refused_are_logged_by_their_names(void **state) {
     static const char *const alike[] = {"a", "a"}, *const one_missing[] = {"a", NULL};
     rlock_options options = options_for(NULL);
     (void)state;
-    REFUSED("options.key or options.keys is required, and one alone", key, NULL);
-    REFUSED("the length of options.key, or of one of options.keys, is not 1 to 65536", key, "");
-    REFUSED("options.kind is none of rlock_kind", kind, (rlock_kind)9);
-    REFUSED("options.permits is not 1 to 1000000000", kind, RLOCK_KIND_SEMAPHORE);
-    REFUSED("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE", weight, 1);
-    REFUSED("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE", owner, 1);
-    REFUSED("options.key_count and options.key_lens go with options.keys", key_count, 1);
-    REFUSED("options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF", watchdog, 3);
+    REFUSED("set either options.key or options.keys", key, NULL);
+    REFUSED("options.key, and each of options.keys, must have a length of 1 to 65536", key, "");
+    REFUSED("options.kind must be one of rlock_kind", kind, (rlock_kind)9);
+    REFUSED("options.permits must be 1 to 1000000000", kind, RLOCK_KIND_SEMAPHORE);
+    REFUSED("options.permits and options.weight require RLOCK_KIND_SEMAPHORE", weight, 1);
+    REFUSED("options.owner requires RLOCK_KIND_READ or RLOCK_KIND_WRITE", owner, 1);
+    REFUSED("options.key_count and options.key_lens require options.keys", key_count, 1);
+    REFUSED("options.watchdog must be RLOCK_WATCHDOG_AUTO, _ON or _OFF", watchdog, 3);
     REFUSED("options.max_hold_ms is negative", max_hold_ms, -1);
     options.keys = alike;
-    refused("options.key_count is not 1 to 128", options);
+    refused("options.key_count must be 1 to 128", options);
     options.key_count = 2;
-    refused("options.keys has two that are alike", options);
+    refused("options.keys contains a duplicate", options);
     options.key_len = 1;
-    refused("options.key_len goes with options.key", options);
+    refused("options.key_len requires options.key", options);
     options.key_len = 0;
     options.keys = one_missing;
-    refused("options.keys has a NULL", options);
+    refused("options.keys contains a NULL", options);
     options.key_count = 1;
     options.kind = RLOCK_KIND_SEMAPHORE;
     options.permits = 2;
     options.weight = 3;
-    refused("options.weight is not 1 to options.permits", options);
+    refused("options.weight must be 1 to options.permits", options);
     options = options_for(NULL);
     options.keys = (const char *const[]){"a", "b"};
     options.key_count = 2;
     options.kind = RLOCK_KIND_FAIR;
-    refused("several options.keys go with RLOCK_KIND_MUTEX", options);
+    refused("several options.keys require RLOCK_KIND_MUTEX", options);
     options.kind = RLOCK_KIND_MUTEX;
     logged.lines = 0;
     SAME(rlock_inspect(g.client, &options, on_nothing_asked, NULL), RLOCK_ERR_ARG);
     SAME(logged.lines, 1);
-    assert_string_equal(logged.line + 10, "a question is about one key");
+    assert_string_equal(logged.line + 10, "rlock_inspect and the like take one key");
 }
 
 static void first_call_in_a_forked_child_is_logged_and_no_other_one(void **state) {
@@ -951,8 +951,7 @@ static void first_call_in_a_forked_child_is_logged_and_no_other_one(void **state
     if (child == 0) {
         bool held = rlock_is_held(owner->lock);
         int first = logged.lines;
-        int said =
-            strstr(logged.line, "this process is a fork of the one that made the client") != NULL;
+        int said = strstr(logged.line, "client used after fork()") != NULL;
         int answer = rlock_acquire(owner->lock, 0, 0, owner_on_event, owner);
         rlock_free(owner->lock);
         _exit(!held && first == 1 && said && answer == RLOCK_ERR_STATE && logged.lines == 1 ? 0

@@ -59,7 +59,7 @@ static void every_token_is_new_and_the_client_id_is_a_uuid(void **state) {
     }
 }
 
-static void keys_are_unwatched_when_nobody_cares_any_more(void **state) {
+static void keys_are_unwatched_when_no_handle_needs_them(void **state) {
     struct owner *owner = holder("a", 0);
     (void)state;
     scripted_settle(&g.store);

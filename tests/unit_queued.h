@@ -235,7 +235,7 @@ static void who_is_called_while_its_try_is_out_asks_once_more(void **state) {
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-static void call_of_nobody_is_ignored(void **state) {
+static void notification_of_an_unknown_waiter_is_ignored(void **state) {
     struct owner *waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     struct owner *other = in_queue(RLOCK_KIND_FAIR, "other", RLOCK_FOREVER);
     struct owner *mutex;
@@ -895,7 +895,7 @@ static void release_names_nobody_who_has_no_place_or_asks_just_now(void **state)
 }
 
 /* The waiter that was named has asked since, and may have left. */
-static void release_that_is_sent_again_names_nobody(void **state) {
+static void release_that_is_sent_again_names_no_waiter(void **state) {
     struct owner *holds = holder_before_ours(RLOCK_KIND_FAIR, "key");
     struct owner *waits = in_queue(RLOCK_KIND_FAIR, "key", RLOCK_FOREVER);
     size_t at = g.store.count;

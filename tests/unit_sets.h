@@ -181,7 +181,7 @@ static struct owner *sleeps_for(struct owner *owner) {
 }
 
 /* Each pair has one hash; the keys of the first pair have the same length too. */
-static void change_of_a_key_wakes_nobody_whose_key_has_the_same_hash(void **state) {
+static void change_of_a_key_wakes_no_waiter_of_a_key_with_the_same_hash(void **state) {
     int i;
     (void)state;
     for (i = 0; i < VIRTUAL_TWINS; i++) {

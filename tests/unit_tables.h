@@ -480,7 +480,7 @@ static void answer_that_is_none_to_an_acquire_has_words(void **state) {
     assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "unexpected reply");
 }
 
-#define UNSENT "what was sent before is not answered yet"
+#define UNSENT "an earlier request has not been answered yet"
 
 /* The connection is there, and what was asked for has not left. */
 static void what_was_not_sent_over_a_connection_that_is_up_says_so(void **state) {
@@ -542,12 +542,12 @@ static void hold_that_expires_tells_what_kept_it_from_being_renewed(void **state
     SAME(renewed->seen[RLOCK_RENEWED].status, RLOCK_ERR_LOST);
     SAME(alone->seen[RLOCK_LOST].count, 1);
     assert_string_equal(alone->seen[RLOCK_LOST].text, "");
-    assert_string_equal(limited->seen[RLOCK_LOST].text, "max_hold_ms is over");
+    assert_string_equal(limited->seen[RLOCK_LOST].text, "max_hold_ms has passed");
     late = holder("late", 0);
     stall_ms(WATCHDOG_MS);
     idle();
     assert_string_equal(late->seen[RLOCK_LOST].text,
-                        "nothing was renewed: the process or its loop stood still");
+                        "no renewal was sent: the process or its event loop stalled");
 }
 
 #endif /* TESTS_UNIT_TABLES_H */

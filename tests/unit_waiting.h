@@ -360,7 +360,7 @@ static rlock_answer held_and_told(int64_t left_ms) {
     return answer;
 }
 
-static void first_refusal_of_a_waiter_is_asked_for_anew_only_if_changes_are_not_told(void **state) {
+static void first_refusal_of_a_waiter_is_retried_only_without_push(void **state) {
     struct owner *waiter = handle("told"), *other = handle("not told");
     (void)state;
     SAME(owner_acquire(waiter, RLOCK_FOREVER, 1000), RLOCK_OK);

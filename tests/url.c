@@ -311,9 +311,9 @@ static void what_is_wrong_is_named(void **state) {
         {"unixs:///h", SCHEME},
         {"unix+sentinel:///h", SCHEME},
         {"rediss+sentinels://h/n", SCHEME},
-#define OTHER                                                                                   \
-    "the scheme is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or _MARIADB, " \
-    "see "                                                                                      \
+#define OTHER                                                                                    \
+    "the scheme is for another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or _MARIADB, " \
+    "see "                                                                                       \
     "stores/rlock_stores.h"
         {"postgres://me:" SECRET "@h/shop", OTHER},
         {"postgresql://h/shop", OTHER},
@@ -325,7 +325,7 @@ static void what_is_wrong_is_named(void **state) {
         {"redis+sentinel://h/n?sentinel_tls=yes", "TLS needs config.tls: see rlock_tls.h"},
         {"valkeys://h", "TLS needs config.tls: see rlock_tls.h"},
         {"rediss+sentinel://h/n?sentinel_tls=no", "TLS needs config.tls: see rlock_tls.h"},
-#define STRAY "the user or the password has one of / ? # @, which are %2F %3F %23 %40"
+#define STRAY "the user or the password contains / ? # or @: write %2F %3F %23 %40"
         {"redis://:pa/ss@h", STRAY},
         {"redis://:pa@ss@h", STRAY},
         {"redis://:pa?ss@h", STRAY},
@@ -346,38 +346,38 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h%00", "the host has a %00"},
         {"redis://h%2", "the host has a % without two hex digits"},
         {"redis+sentinel://h,h%2/n", "the host has a % without two hex digits"},
-        {"redis://h:99999", "the port is not 1 to 65535"},
-        {"redis://h:65536", "the port is not 1 to 65535"},
-        {"redis://h:0", "the port is not 1 to 65535"},
-        {"redis://h:-1", "the port is not 1 to 65535"},
-        {"redis://h:", "the port is not 1 to 65535"},
-        {"redis://h:/1", "the port is not 1 to 65535"},
-        {"redis://h:63x79", "the port is not 1 to 65535"},
-        {"redis://h: 6379", "the port is not 1 to 65535"},
-        {"redis://h:+6379", "the port is not 1 to 65535"},
-        {"redis://h:%36", "the port is not 1 to 65535"},
-        {"redis://h:18446744073709551617", "the port is not 1 to 65535"},
-        {"redis://[::1]:99999", "the port is not 1 to 65535"},
-        {"redis+sentinel://h:1,h2:70000/n", "the port is not 1 to 65535"},
+        {"redis://h:99999", "the port must be 1 to 65535"},
+        {"redis://h:65536", "the port must be 1 to 65535"},
+        {"redis://h:0", "the port must be 1 to 65535"},
+        {"redis://h:-1", "the port must be 1 to 65535"},
+        {"redis://h:", "the port must be 1 to 65535"},
+        {"redis://h:/1", "the port must be 1 to 65535"},
+        {"redis://h:63x79", "the port must be 1 to 65535"},
+        {"redis://h: 6379", "the port must be 1 to 65535"},
+        {"redis://h:+6379", "the port must be 1 to 65535"},
+        {"redis://h:%36", "the port must be 1 to 65535"},
+        {"redis://h:18446744073709551617", "the port must be 1 to 65535"},
+        {"redis://[::1]:99999", "the port must be 1 to 65535"},
+        {"redis+sentinel://h:1,h2:70000/n", "the port must be 1 to 65535"},
         {"redis://::1", "the host has two \":\"; IPv6 needs brackets"},
         {"redis://h:1:2", "the host has two \":\"; IPv6 needs brackets"},
         {"redis+sentinel://h,::1/n", "the host has two \":\"; IPv6 needs brackets"},
-        {"redis://[::1", "the host has brackets and is no IPv6 address"},
-        {"redis://[]", "the host has brackets and is no IPv6 address"},
-        {"redis://[localhost]:1", "the host has brackets and is no IPv6 address"},
-        {"redis://[::1/0", "the host has brackets and is no IPv6 address"},
-        {"redis://[::1]6379", "the host has brackets and is no IPv6 address"},
-        {"redis+sentinel://[::1,h/n", "the host has brackets and is no IPv6 address"},
-        {"redis://h=1", "the address has a =, which is %3D"},
-        {"unix:///tmp/s&db=1", "the address has a =, which is %3D"},
-        {"redis://h/x", "the database is not 0 to 2147483647"},
-        {"redis://h/-1", "the database is not 0 to 2147483647"},
-        {"redis://h/1/2", "the database is not 0 to 2147483647"},
-        {"redis://h//1", "the database is not 0 to 2147483647"},
-        {"redis://h/2147483648", "the database is not 0 to 2147483647"},
-        {"redis://h/9223372036854775808", "the database is not 0 to 2147483647"},
-        {"redis://h/0#part", "the database is not 0 to 2147483647"},
-        {"redis+sentinel://h/n/x", "the database is not 0 to 2147483647"},
+        {"redis://[::1", "the host has brackets but is not an IPv6 address"},
+        {"redis://[]", "the host has brackets but is not an IPv6 address"},
+        {"redis://[localhost]:1", "the host has brackets but is not an IPv6 address"},
+        {"redis://[::1/0", "the host has brackets but is not an IPv6 address"},
+        {"redis://[::1]6379", "the host has brackets but is not an IPv6 address"},
+        {"redis+sentinel://[::1,h/n", "the host has brackets but is not an IPv6 address"},
+        {"redis://h=1", "the address contains =: write %3D"},
+        {"unix:///tmp/s&db=1", "the address contains =: write %3D"},
+        {"redis://h/x", "the database must be 0 to 2147483647"},
+        {"redis://h/-1", "the database must be 0 to 2147483647"},
+        {"redis://h/1/2", "the database must be 0 to 2147483647"},
+        {"redis://h//1", "the database must be 0 to 2147483647"},
+        {"redis://h/2147483648", "the database must be 0 to 2147483647"},
+        {"redis://h/9223372036854775808", "the database must be 0 to 2147483647"},
+        {"redis://h/0#part", "the database must be 0 to 2147483647"},
+        {"redis+sentinel://h/n/x", "the database must be 0 to 2147483647"},
         {"redis+sentinel://h", "the name of the primary is missing"},
         {"redis+sentinel://h/", "the name of the primary is missing"},
         {"redis+sentinel://h//0", "the name of the primary is missing"},
@@ -389,7 +389,7 @@ static void what_is_wrong_is_named(void **state) {
         {"redis+sentinel://h,,h2/n", "the host of a Sentinel is missing"},
         {"redis+cluster://", "the host of a node is missing"},
         {"redis+cluster://h,", "the host of a node is missing"},
-        {"redis+cluster://h/x", "the database is not 0 to 2147483647"},
+        {"redis+cluster://h/x", "the database must be 0 to 2147483647"},
         {"redis+sentinel+cluster://h", SCHEME},
         {"redis+cluster://h?sentinel_username=u", "the parameter \"sentinel_username\" is unknown"},
         {"unix://", "the path does not begin with /"},
@@ -405,49 +405,49 @@ static void what_is_wrong_is_named(void **state) {
         {"redis://h?sentinel_username=u", "the parameter \"sentinel_username\" is unknown"},
         {"redis://h?sentinel_tls=no", "the parameter \"sentinel_tls\" is unknown"},
         {"redis+sentinel://h/n?sentinel_password=ab&cd=ef", "the parameter is unknown"},
-        {"redis://h?db=1&db=1", "the parameter \"db\" is set twice, here or as a field"},
-        {"redis://h?db=0&db=0", "the parameter \"db\" is set twice, here or as a field"},
-        {"redis://h/0?db=1", "the parameter \"db\" is set twice, here or as a field"},
+        {"redis://h?db=1&db=1", "the parameter \"db\" is set twice, in the URL or as a field"},
+        {"redis://h?db=0&db=0", "the parameter \"db\" is set twice, in the URL or as a field"},
+        {"redis://h/0?db=1", "the parameter \"db\" is set twice, in the URL or as a field"},
         {"redis://h?prefix=a&prefix=a",
-         "the parameter \"prefix\" is set twice, here or as a field"},
+         "the parameter \"prefix\" is set twice, in the URL or as a field"},
         {"redis://h?wire=string&wire=string",
-         "the parameter \"wire\" is set twice, here or as a field"},
+         "the parameter \"wire\" is set twice, in the URL or as a field"},
         {"redis+sentinel://h/n?sentinel_tls=no&sentinel_tls=yes",
-         "the parameter \"sentinel_tls\" is set twice, here or as a field"},
+         "the parameter \"sentinel_tls\" is set twice, in the URL or as a field"},
         {"redis+sentinel://h/n?sentinel_tls=", "the parameter \"sentinel_tls\" is not yes or no"},
         {"redis+sentinel://h/n?trust_plain_sentinels=1",
          "the parameter \"trust_plain_sentinels\" is not yes or no"},
         {"redis+sentinel://h/n?trust_plain_sentinels=yes&trust_plain_sentinels=no",
-         "the parameter \"trust_plain_sentinels\" is set twice, here or as a field"},
+         "the parameter \"trust_plain_sentinels\" is set twice, in the URL or as a field"},
         {"redis://h?trust_plain_sentinels=yes",
          "the parameter \"trust_plain_sentinels\" is unknown"},
         {"redis://h?wire=1", "the parameter \"wire\" is not string or redisson"},
         {"redis://h?wire=", "the parameter \"wire\" is not string or redisson"},
-        {"redis://h?db=", "the parameter \"db\" is not 0 to 2147483647"},
-        {"redis://h?db=-1", "the parameter \"db\" is not 0 to 2147483647"},
-        {"redis://h?db=4294967296", "the parameter \"db\" is not 0 to 2147483647"},
+        {"redis://h?db=", "the parameter \"db\" must be 0 to 2147483647"},
+        {"redis://h?db=-1", "the parameter \"db\" must be 0 to 2147483647"},
+        {"redis://h?db=4294967296", "the parameter \"db\" must be 0 to 2147483647"},
         {"redis://h?client_name=%00", "the parameter \"client_name\" has a %00"},
         {"redis://h?client_name=%", "the parameter \"client_name\" has a % without two hex digits"},
         {"redis://h?watchdog_lease_ms=9",
-         "the parameter \"watchdog_lease_ms\" is not 10 to 86400000"},
+         "the parameter \"watchdog_lease_ms\" must be 10 to 86400000"},
         {"redis://h?watchdog_lease_ms=86400001",
-         "the parameter \"watchdog_lease_ms\" is not 10 to 86400000"},
+         "the parameter \"watchdog_lease_ms\" must be 10 to 86400000"},
         {"redis://h?command_timeout_ms=0",
-         "the parameter \"command_timeout_ms\" is not 1 to 86400000"},
+         "the parameter \"command_timeout_ms\" must be 1 to 86400000"},
         {"redis://h?poll_ms=18446744073709551617",
-         "the parameter \"poll_ms\" is not 1 to 86400000"},
-        {"redis://h?poll_ms=4294967297", "the parameter \"poll_ms\" is not 1 to 86400000"},
-        {"redis://h?poll_ms=1e3", "the parameter \"poll_ms\" is not 1 to 86400000"},
-        {"redis://h?poll_ms=0x10", "the parameter \"poll_ms\" is not 1 to 86400000"},
-        {"redis://h?poll_ms=1%20", "the parameter \"poll_ms\" is not 1 to 86400000"},
-        {"redis://h?drift_permille=501", "the parameter \"drift_permille\" is not 1 to 500"},
-        {"redis://h?quarantine_ms=9", "the parameter \"quarantine_ms\" is not 10 to 86400000"},
-        {"redis://h?replicas=101", "the parameter \"replicas\" is not 1 to 100"},
-        {"redis://h?replicas_ms=-1", "the parameter \"replicas_ms\" is not 1 to 86400000"},
-        {"redis://h?handovers=-2", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=4097", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=-", "the parameter \"handovers\" is not -1 to 4096"},
-        {"redis://h?handovers=--1", "the parameter \"handovers\" is not -1 to 4096"},
+         "the parameter \"poll_ms\" must be 1 to 86400000"},
+        {"redis://h?poll_ms=4294967297", "the parameter \"poll_ms\" must be 1 to 86400000"},
+        {"redis://h?poll_ms=1e3", "the parameter \"poll_ms\" must be 1 to 86400000"},
+        {"redis://h?poll_ms=0x10", "the parameter \"poll_ms\" must be 1 to 86400000"},
+        {"redis://h?poll_ms=1%20", "the parameter \"poll_ms\" must be 1 to 86400000"},
+        {"redis://h?drift_permille=501", "the parameter \"drift_permille\" must be 1 to 500"},
+        {"redis://h?quarantine_ms=9", "the parameter \"quarantine_ms\" must be 10 to 86400000"},
+        {"redis://h?replicas=101", "the parameter \"replicas\" must be 1 to 100"},
+        {"redis://h?replicas_ms=-1", "the parameter \"replicas_ms\" must be 1 to 86400000"},
+        {"redis://h?handovers=-2", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=4097", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=-", "the parameter \"handovers\" must be -1 to 4096"},
+        {"redis://h?handovers=--1", "the parameter \"handovers\" must be -1 to 4096"},
     };
     size_t i;
     (void)state;
@@ -473,20 +473,21 @@ static struct redisAsyncContext *connects(void *user) {
     return NULL;
 }
 
-#define BESIDE(member, value)                                                                    \
-    do {                                                                                         \
-        rlock_config both = config_of("redis://127.0.0.1");                                      \
-        both.member = value;                                                                     \
-        refuse(&both, "config.url: host to database, sentinels, cluster and connect have to be " \
-                      "left out beside it");                                                     \
+#define BESIDE(member, value)                                                                      \
+    do {                                                                                           \
+        rlock_config both = config_of("redis://127.0.0.1");                                        \
+        both.member = value;                                                                       \
+        refuse(                                                                                    \
+            &both,                                                                                 \
+            "config.url cannot be combined with host to database, sentinels, cluster or connect"); \
     } while (0)
 
-#define TWICE(member, value, text)                                                            \
-    do {                                                                                      \
-        rlock_config both = config_of("redis://127.0.0.1?" #member "=" text);                 \
-        both.member = value;                                                                  \
-        refuse(&both,                                                                         \
-               "config.url: the parameter \"" #member "\" is set twice, here or as a field"); \
+#define TWICE(member, value, text)                                            \
+    do {                                                                      \
+        rlock_config both = config_of("redis://127.0.0.1?" #member "=" text); \
+        both.member = value;                                                  \
+        refuse(&both, "config.url: the parameter \"" #member                  \
+                      "\" is set twice, in the URL or as a field");           \
     } while (0)
 
 static void fields_that_it_replaces_are_refused_beside_it(void **state) {
@@ -517,8 +518,8 @@ static void fields_that_it_replaces_are_refused_beside_it(void **state) {
     {
         rlock_config both = config_of("redis+sentinel://h/n?trust_plain_sentinels=yes");
         both.trust_plain_sentinels = true;
-        refuse(&both, "config.url: the parameter \"trust_plain_sentinels\" is set twice, here or "
-                      "as a field");
+        refuse(&both, "config.url: the parameter \"trust_plain_sentinels\" is set twice, in the "
+                      "URL or as a field");
     }
 }
 
@@ -530,7 +531,7 @@ static void other_store_has_no_url(void **state) {
     SAME(rlock_memory_new(&store), RLOCK_OK);
     config.store = store;
     SAME(rlock_client_new(&(rlock_client *){NULL}, &config), RLOCK_ERR_ARG);
-    assert_string_equal(g.line, "config.url: a config.store of your own reads no URL");
+    assert_string_equal(g.line, "config.url cannot be combined with config.store");
     rlock_memory_free(store);
 }
 #endif
@@ -678,8 +679,7 @@ static void password_in_another_field_is_refused_and_not_shown(void **state) {
 }
 #endif
 
-#define LINE_END \
-    "config.url has a line end, or another control byte: leave it out, or write it as %XX"
+#define LINE_END "config.url contains a control character: remove it, or write it as %XX"
 
 /* A secret of Kubernetes often ends in a line end; a line of the log has none. */
 static void control_bytes_of_a_configuration_are_refused(void **state) {
@@ -858,7 +858,7 @@ static void bad_url_of_a_server_is_named_by_the_client(void **state) {
     static const struct {
         const char *url, *why;
     } wrong[] = {
-        {"redis://127.0.0.1:0", "config.url: the port is not 1 to 65535"},
+        {"redis://127.0.0.1:0", "config.url: the port must be 1 to 65535"},
         {"redis://127.0.0.1?poll_ms=100",
          "config.url: the parameter \"poll_ms\" is unknown for a server of a quorum"},
         {"redis://127.0.0.1?wire=redisson",
@@ -896,7 +896,7 @@ static void field_beside_a_url_of_a_server_is_refused(void **state) {
     servers[0] = config_of("redis://127.0.0.1");
     servers[0].store = memory;
     SAME(client_of_a_quorum(servers, 1, &store, &client), RLOCK_ERR_ARG);
-    assert_string_equal(g.line + 10, "config.url: a config.store of your own reads no URL");
+    assert_string_equal(g.line + 10, "config.url cannot be combined with config.store");
     rlock_quorum_free(store);
     rlock_memory_free(memory);
 }

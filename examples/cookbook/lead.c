@@ -18,7 +18,7 @@ static void on_lead(rlock_election *e, const rlock_event *event, void *user) {
 
 static void on_step_down(rlock_election *e, const rlock_event *event, void *user) {
     (void)e, (void)user;
-    printf("leads no more: %s\n", rlock_reason_str(event->reason));
+    printf("steps down: %s\n", rlock_reason_str(event->reason));
 }
 
 /* What only the leader does, in small pieces: each begins with a look. */

@@ -73,7 +73,7 @@ static void on_acquired(rlock *lock, const rlock_event *event, void *user) {
     } else if ((done = data_ask("EXISTS done:%s:%s", words[0], words[1])) && done->integer) {
         end(0, "is done already");
     } else if (!done || !rlock_is_held(lock) || (group = fork()) < 0) {
-        end(1, "is not begun"); /* held no more: the answer took too long */
+        end(1, "was not started"); /* held no more: the answer took too long */
     } else if (group == 0) {
         setpgid(0, 0);
         signal(SIGPIPE, SIG_DFL);

@@ -276,7 +276,7 @@ static void on_freeze(struct evhttp_request *request, void *user) {
         return;
     }
     if (!sale_is_busy() || !sale.with_lock) {
-        front_answer(request, 409, "Nobody holds the lock: start a rush with it first");
+        front_answer(request, 409, "No worker holds the lock: start a rush with it first");
         return;
     }
     BOARD_SET(board->fault, FAULT_FREEZE);

@@ -197,7 +197,7 @@ static void fill(void) {
     if (sale.running && !sale.closing && sale.done == shop.buyers && data != NULL) {
         sale.closing = true;
         if (BOARD_TAKE(board->fault) != FAULT_NONE) {
-            tell("info", "Too late: nobody writes any more");
+            tell("info", "Too late: all buyers are done");
         }
         ask_stock(on_last_stock);
     }
@@ -234,7 +234,7 @@ void sale_hear(int worker, const news *said) {
         break;
     case NEWS_LOST:
         sale.lost++;
-        tell("lost", "Worker %d is told: LOST, %s. Its token was %llu", worker + 1,
+        tell("lost", "Worker %d is notified: LOST, %s. Its token was %llu", worker + 1,
              rlock_reason_str((rlock_reason)said->reason), fence);
         break;
     case NEWS_REFUSED:
@@ -280,7 +280,7 @@ static void look_at_holds(void) {
         return; /* nobody new, or gone already: the next tick may see one */
     }
     if (sale.running && sale.with_lock && now - hold_ms > GAP_MS + shop.think_ms) {
-        tell("info", "Worker %d holds the lock now; nobody had got it for %.1f s", holder + 1,
+        tell("info", "Worker %d holds the lock now; no worker acquired it for %.1f s", holder + 1,
              (double)(now - hold_ms) / 1000);
     }
     hold_ms = now;

@@ -112,13 +112,12 @@ static int rlock__config_resolve(rlock_config *config, char **texts, char *line)
         return status;
     }
     if (!loop->open || !loop->watch || !loop->set_timer || !loop->close) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.loop lacks a hook"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.loop: a required hook is NULL"), "");
         return RLOCK_ERR_ARG;
     }
     if (!rlock__store_of(config)) {
         rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.store is needed where RLOCK_NO_REDIS leaves Redis out"),
-                        "");
+                        RLOCK__TEXT("config.store is required in a build with RLOCK_NO_REDIS"), "");
         return RLOCK_ERR_ARG;
     }
     if (config->on_event && !RLOCK__HAS_REPORTS) {
@@ -427,7 +426,7 @@ int rlock_client_new(rlock_client **out, const rlock_config *config) {
         status = rlock__client_make(out, &resolved);
     }
     if (status == RLOCK_ERR_NOMEM && errno) { /* memory, descriptors or random bytes */
-        rlock__line_add(line, 0, "no client was made: ", strerror(errno));
+        rlock__line_add(line, 0, "cannot create a client: ", strerror(errno));
         said = true;
     }
     if (said && config->log) {
@@ -494,17 +493,17 @@ static const char *rlock__credentials_give(rlock_client *client, bool sentinels,
     const rlock_store *store = client->store;
     *status = RLOCK_ERR_ARG;
     if (username && !password) {
-        return RLOCK__TEXT("a username without a password");
+        return RLOCK__TEXT("a username requires a password");
     }
     if (!store->set_credentials) {
-        return RLOCK__TEXT("the store takes no credentials");
+        return RLOCK__TEXT("this store does not take credentials");
     }
     *status = rlock__hide_passing(client, sentinels, password);
     if (*status == RLOCK_OK) {
         *status = store->set_credentials(client->store_state, sentinels, username, password);
     }
-    return sentinels ? RLOCK__TEXT("the store asks no Sentinels")
-                     : RLOCK__TEXT("the store takes no credentials");
+    return sentinels ? RLOCK__TEXT("this store does not use Sentinels")
+                     : RLOCK__TEXT("this store does not take credentials");
 }
 
 static int rlock__credentials_set(rlock_client *client, bool sentinels, const char *username,

@@ -75,23 +75,23 @@ static bool rlock__keys_alike(const rlock__want *want, uint32_t count) {
 static const char *rlock__keys_wrong(const rlock_options *options) {
     size_t i;
     if (!options->keys == !options->key) {
-        return RLOCK__TEXT("options.key or options.keys is required, and one alone");
+        return RLOCK__TEXT("set either options.key or options.keys");
     }
     if (options->keys && options->key_len) {
-        return RLOCK__TEXT("options.key_len goes with options.key");
+        return RLOCK__TEXT("options.key_len requires options.key");
     }
     if (!options->keys && (options->key_count || options->key_lens)) {
-        return RLOCK__TEXT("options.key_count and options.key_lens go with options.keys");
+        return RLOCK__TEXT("options.key_count and options.key_lens require options.keys");
     }
     if (!RLOCK__HAS_KINDS && options->key_count > 1) {
         return "several options.keys need RLOCK_WITH_KINDS";
     }
     if (options->keys && (!options->key_count || options->key_count > RLOCK_KEYS_MAX)) {
-        return RLOCK__TEXT("options.key_count is not 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
+        return RLOCK__TEXT("options.key_count must be 1 to " RLOCK__QUOTE(RLOCK_KEYS_MAX));
     }
     for (i = 0; i < options->key_count; i++) {
         if (!options->keys[i]) {
-            return RLOCK__TEXT("options.keys has a NULL");
+            return RLOCK__TEXT("options.keys contains a NULL");
         }
     }
     return NULL;
@@ -116,12 +116,13 @@ static const char *rlock__want_keys(rlock__want *want) {
     for (i = 0; i < want->terms.count; i++) {
         rlock__want_key(want, i, &len);
         if (len == 0 || len > RLOCK_KEY_MAX) {
-            return RLOCK__TEXT("the length of options.key, or of one of options.keys, is not 1 "
-                               "to " RLOCK__QUOTE(RLOCK_KEY_MAX));
+            return RLOCK__TEXT(
+                "options.key, and each of options.keys, must have a length of 1 to " RLOCK__QUOTE(
+                    RLOCK_KEY_MAX));
         }
     }
     return RLOCK__HAS_KINDS && rlock__keys_alike(want, want->terms.count)
-               ? "options.keys has two that are alike"
+               ? "options.keys contains a duplicate"
                : NULL;
 }
 
@@ -129,19 +130,19 @@ static const char *rlock__want_keys(rlock__want *want) {
 static const char *rlock__terms_wrong(const rlock_terms *terms, const rlock_options *options) {
     bool semaphore = options->kind == RLOCK_KIND_SEMAPHORE;
     if (!semaphore && (options->permits || options->weight)) {
-        return RLOCK__TEXT("options.permits and options.weight go with RLOCK_KIND_SEMAPHORE");
+        return RLOCK__TEXT("options.permits and options.weight require RLOCK_KIND_SEMAPHORE");
     }
     if (semaphore && (terms->permits == 0 || terms->permits > RLOCK_PERMITS_MAX)) {
-        return RLOCK__TEXT("options.permits is not 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
+        return RLOCK__TEXT("options.permits must be 1 to " RLOCK__QUOTE(RLOCK_PERMITS_MAX));
     }
     if (semaphore && terms->weight > terms->permits) {
-        return RLOCK__TEXT("options.weight is not 1 to options.permits");
+        return RLOCK__TEXT("options.weight must be 1 to options.permits");
     }
     if (terms->count > 1 && terms->kind != RLOCK_KIND_MUTEX) {
-        return RLOCK__TEXT("several options.keys go with RLOCK_KIND_MUTEX");
+        return RLOCK__TEXT("several options.keys require RLOCK_KIND_MUTEX");
     }
     if (terms->owner && terms->kind != RLOCK_KIND_READ && terms->kind != RLOCK_KIND_WRITE) {
-        return RLOCK__TEXT("options.owner goes with RLOCK_KIND_READ and RLOCK_KIND_WRITE");
+        return RLOCK__TEXT("options.owner requires RLOCK_KIND_READ or RLOCK_KIND_WRITE");
     }
     return NULL;
 }
@@ -153,7 +154,7 @@ static const char *rlock__want_init(rlock__want *want, const rlock_options *opti
     memset(want, 0, sizeof *want);
     want->options = options;
     if ((unsigned)options->kind >= (RLOCK__HAS_KINDS ? RLOCK__KINDS : 1)) {
-        return RLOCK__HAS_KINDS ? "options.kind is none of rlock_kind"
+        return RLOCK__HAS_KINDS ? "options.kind must be one of rlock_kind"
                                 : "options.kind needs RLOCK_WITH_KINDS";
     }
     wrong = rlock__want_keys(want);
@@ -178,14 +179,14 @@ static const char *rlock__options_init(rlock__want *want, const rlock_options *o
     const char *wrong = rlock__want_init(want, options);
     if (!wrong &&
         (options->watchdog < RLOCK_WATCHDOG_AUTO || options->watchdog > RLOCK_WATCHDOG_OFF)) {
-        wrong = "options.watchdog is none of RLOCK_WATCHDOG_AUTO, _ON and _OFF";
+        wrong = "options.watchdog must be RLOCK_WATCHDOG_AUTO, _ON or _OFF";
     }
     if (!wrong && !rlock__within(options->max_hold_ms, 1, INT64_MAX)) {
         wrong = "options.max_hold_ms is negative";
     }
     if (!wrong && !rlock__within(options->watchdog_lease_ms, RLOCK_LEASE_MIN_MS, most_ms)) {
-        wrong = "options.watchdog_lease_ms is not " RLOCK__QUOTE(
-            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", or it is above "
+        wrong = "options.watchdog_lease_ms must be " RLOCK__QUOTE(
+            RLOCK_LEASE_MIN_MS) " to " RLOCK__QUOTE(RLOCK_LEASE_MAX_MS) ", and at most "
                                                                         "config.quarantine_ms";
     }
     return wrong;
@@ -575,7 +576,7 @@ static int rlock__question_new(rlock_client *client, const rlock_options *option
         return RLOCK_ERR_STATE;
     }
     wrong = rlock__want_init(&want, options);
-    wrong = !wrong && want.terms.count > 1 ? "a question is about one key" : wrong;
+    wrong = !wrong && want.terms.count > 1 ? "rlock_inspect and the like take one key" : wrong;
     if (rlock__refused_by(client, &want, wrong)) {
         return RLOCK_ERR_ARG;
     }

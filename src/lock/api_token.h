@@ -31,8 +31,8 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
             client, RLOCK_LOG_ERROR,
             what == RLOCK_STORE_STAYS
                 ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
-                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store a token is of use "
-                              "to its client alone"),
+                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
+                              "acquired a token can use it"),
             NULL);
     }
     return false;

@@ -285,7 +285,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
 static const char *rlock__unsent_text(const rlock_client *client) {
-    return client->up ? "what was sent before is not answered yet" : client->fault_text;
+    return client->up ? "an earlier request has not been answered yet" : client->fault_text;
 }
 
 /* Keeps foreign words, or with NULL none, for an event or a question. */

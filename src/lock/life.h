@@ -545,12 +545,12 @@ static const char *rlock__expired_text(const rlock__claim *held) {
     int64_t now_us = held->lock->gate->client->now_us;
     const rlock__more *more = held->lock->more;
     if (more && more->hold_ms && more->until_us <= now_us) {
-        return "max_hold_ms is over";
+        return "max_hold_ms has passed";
     }
     if (!held->lock->renews && !rlock__renewal(held->lock)) {
         return NULL; /* nobody wanted it to be renewed */
     }
-    return held->next_us <= now_us ? "nothing was renewed: the process or its loop stood still"
+    return held->next_us <= now_us ? "no renewal was sent: the process or its event loop stalled"
                                    : "no renewal was answered in time";
 }
 

@@ -67,7 +67,7 @@ static bool rlock__question_keep(rlock__question *question, const rlock_info *in
 #if RLOCK__HAS_DESCRIPTIONS
     if (question->request.flags & RLOCK_REQUEST_DESCRIBE) {
         if (!info->who && !info->untold && (info->holders > 0 || info->waiters > 0)) {
-            question->info.untold = RLOCK__TEXT("the store lists no holders");
+            question->info.untold = RLOCK__TEXT("this store does not list holders");
         }
         question->words = rlock__who_copy(question->gate->client, &question->info);
         return question->words != NULL;

@@ -24,7 +24,7 @@ typedef enum rlock_wire {
 #define RLOCK_LOG_WARNING 1 /* a connection ended, or lacks a right; a renewal is refused */
 #define RLOCK_LOG_INFO 2    /* a connection is ready, or does without client tracking */
 
-/* The forms of config.url. What is in [] may be left out; valkey is as good as redis.
+/* The forms of config.url. What is in [] is optional; valkey works like redis.
  *
  *     redis://[user:password@][host][:port][/database]
  *     unix://[user:password@]/path/of/the/socket
@@ -35,13 +35,13 @@ typedef enum rlock_wire {
  *     postgres://, zookeeper://, mysql://  other engines, where the implementation is compiled with
  *                                      them: stores/rlock_stores.h, which has all about these forms
  *
- * What is left out is the default of its field. User or password may be empty. IPv6 stands in
+ * What is omitted has the default of its field. User or password may be empty. IPv6 stands in
  * brackets: redis://[::1]:6379. After a "?" parameters may follow, as in ?db=1&poll_ms=100, each
  * once: db, client_name, prefix, wire (string or redisson), watchdog_lease_ms, command_timeout_ms,
  * poll_ms, drift_permille, handovers, quarantine_ms, replicas, replicas_ms; with Sentinels
  * sentinel_username, sentinel_password (their own), sentinel_tls (yes or no; the default is what
  * the scheme says) and trust_plain_sentinels (yes or no). They have the limits of their fields,
- * which have to be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
+ * which must be zero. %XX stands for a byte: write % / ? # @ in a user or password as %25 %2F
  * %3F %23 %40, : in a user as %3A, & and = elsewhere as %26 %3D, and a control byte so everywhere.
  * The log names the part that is wrong, and never shows the password. */
 
@@ -87,7 +87,7 @@ typedef struct rlock_config {
     int port;                   /* 6379; 1 to 65535 */
     const char *unix_path;      /* none; replaces host and port; as long as a socket's path may be:
                                    107 bytes on Linux */
-    const char *username;       /* none: AUTH with the password alone; needs a password */
+    const char *username;       /* none: AUTH with only the password; needs a password */
     const char *password;       /* none: no AUTH */
     const char *client_name;    /* none: no CLIENT SETNAME; without spaces */
     int database;               /* 0; 0 or more */
@@ -95,8 +95,8 @@ typedef struct rlock_config {
     const char *prefix;         /* "rlock:"; without braces; begins the names of the keys that the
                                    library adds; give all clients of a key the same */
     int64_t watchdog_lease_ms;  /* 30000 ms; 10 to 86400000; the lease that lease_ms 0 means */
-    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; without an answer for so long the
-                                   connection is dead */
+    int64_t command_timeout_ms; /* 1000 ms; 1 to 86400000; after this time without an answer
+                                   the connection is dead */
     int64_t poll_ms;            /* 250 ms; 1 to 86400000; the longest pause between two polls of a
                                    waiter when push is unavailable */
     int drift_permille;         /* 10; 1 to 500; by how much two clocks may run apart */
@@ -111,7 +111,7 @@ typedef struct rlock_config {
     struct redisAsyncContext *(*connect)(void *user);
 
     /* Redis, as configured above. Another store says what it reads of host to database, of wire and
-     * of connect; nobody else checks them then. */
+     * of connect; then nothing else checks them. */
     const rlock_store *store;
 
     void (*log)(void *user, int level, const char *line); /* none; may not call the library */
@@ -120,7 +120,7 @@ typedef struct rlock_config {
     /* What came after 0.1.0 stands here, so that initializers without names mean what they did. */
 
     /* None; a text of the forms above. Replaces all of the address: host to database, sentinels,
-     * cluster and connect, which have to be left out beside it, and sets what else it names. The
+     * cluster and connect, with which it cannot be combined, and sets what else it names. The
      * store of another engine that it names is made with the client and freed with it. With a store
      * of your own it is RLOCK_ERR_ARG. */
     const char *url;
@@ -131,9 +131,9 @@ typedef struct rlock_config {
     const char *sentinels, *sentinel_primary, *sentinel_username, *sentinel_password;
 
     /* None: not encrypted; rlock_tls_new of rlock_tls.h makes one, which must outlive the client. A
-     * connection to a unix_path is never encrypted. sentinel_tls is for that to the Sentinels.
-     * Beside a url both count only where it asks for TLS; to the Sentinels tls stands in for a
-     * sentinel_tls that is NULL. */
+     * connection to a unix_path is never encrypted. sentinel_tls is for connections to Sentinels.
+     * With a url, both apply only if the url requests TLS; if sentinel_tls is NULL, tls is used for
+     * the Sentinels. */
     const rlock_tls *tls, *sentinel_tls;
 
     /* None; 10 to 86400000 ms; Redis, a quorum of it, each node of a cluster. How long this client
@@ -149,15 +149,15 @@ typedef struct rlock_config {
      * database is 0. */
     const char *cluster;
 
-    /* None; 1 to 100; Redis, and what is made of it. So many replicas must have a grant or a
-     * renewal before it counts (WAIT): else the grant is given back and refused for now, and the
+    /* None; 1 to 100; Redis, and what is made of it. How many replicas must have a grant or
+     * a renewal before it counts (WAIT): else the grant is given back and refused for now, and the
      * hold has the deadline that it had before the renewal. */
     int replicas;
     int64_t replicas_ms; /* a quarter of the command timeout; 1 to a third of it; how long one WAIT
                             takes at most. Meanwhile the server answers this client nothing else */
 
     /* None; called with everything that happens: >>reports. It may not call the library, and costs
-     * nothing where it is none. */
+     * nothing if it is not set. */
     void (*on_event)(void *user, const struct rlock_report *report);
     void *event_user; /* for on_event */
 
@@ -181,15 +181,15 @@ typedef struct rlock_config {
     /* None; 1 to 128 bytes of UTF-8 without control characters, as "web-3, pid 4711, nightly
      * report"; Redis, and what is made of it. What rlock_describe says of this client's holds and
      * waiters. The name of each of its connections has it (CLIENT SETNAME), so it is gone with
-     * them, and every user of the server who may list clients can read it. Beside client_name it
+     * them, and every user of the server that may list clients can read it. With client_name it
      * is RLOCK_ERR_ARG: a connection has one name. */
     const char *description;
 } rlock_config;
 
 /* What a client did since it was made, and how it stands now. */
 typedef struct rlock_stats {
-    /* Holds granted; renewals that succeeded; holds let go, also by a shutdown; holds lost, but not
-     * to a shutdown. */
+    /* Holds granted; renewals that succeeded; holds released, also by a shutdown; holds lost, but
+     * not to a shutdown. */
     uint64_t acquired, renewed, released, lost;
 
     uint64_t handed_on; /* those of `released` that were local hand-overs: see config.handovers */
@@ -202,7 +202,7 @@ typedef struct rlock_stats {
     bool up, pushing;                 /* now: connected; the server can push */
 } rlock_stats;
 
-/* Told once how a shutdown or a drain ended. */
+/* Called once, when a shutdown or a drain has ended. */
 typedef void rlock_client_callback(rlock_client *client, int status, void *user);
 
 /* Makes a client. It connects when the first request needs it.
@@ -211,20 +211,20 @@ typedef void rlock_client_callback(rlock_client *client, int status, void *user)
  * line has the words of errno); a store of your own may return others. */
 RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
 
-/* Replaces the credentials that the client gives to its server, as tokens of minutes need it. All
- * that it holds stays held. Both texts are copied, and the password is hidden in the log as those
- * of the config are. Every later handshake uses them. A living connection to Redis is sent AUTH at
- * once. If the server refuses that, the connection goes on as it was: the log and
- * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH while newer credentials have not
- * been tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
- * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes the
- * password alone, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
+/* Replaces the credentials that the client gives to its server, for example a token that expires
+ * in minutes. All that it holds stays held. Both texts are copied, and the password is hidden in
+ * the log as those of the config are. Every later handshake uses them. A living connection to Redis
+ * is sent AUTH at once. If the server refuses that, the connection stays as it was: the log and
+ * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH before newer credentials were
+ * tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
+ * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes only
+ * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
  * the part CREDENTIALS.
  * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
  * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
- * as that inside the process and ZooKeeper; a log line says which), RLOCK_ERR_NOMEM (of several
- * servers some may have them: call it again), RLOCK_ERR_STATE (a forked child), RLOCK_ERR_CLOSED (a
- * shutdown has closed the client). */
+ * such as ZooKeeper or the store inside the process; a log line says which), RLOCK_ERR_NOMEM (of
+ * several servers some may have them: call it again), RLOCK_ERR_STATE (a forked child),
+ * RLOCK_ERR_CLOSED (a shutdown has closed the client). */
 #if RLOCK__HAS_CREDENTIALS
 RLOCK_API int rlock_client_set_credentials(rlock_client *client, const char *username,
                                            const char *password);
@@ -245,18 +245,19 @@ RLOCK_API void rlock_client_free(rlock_client *client);
  * and the timer, so that nothing of the client is left on the loop, and calls `done` (may be NULL):
  * with RLOCK_OK, or with RLOCK_ERR_TIMEOUT if the server did not answer within timeout_ms (0 = the
  * command timeout, at most 24 h). What is unanswered by then ends before that: a release, as at the
- * deadline of its hold. The client still needs rlock_client_free, which alone is the simple way to
- * stop: it releases the holds too, and calls nothing, not even on_lost.
+ * deadline of its hold. The client still needs rlock_client_free. To call only that is the simple
+ * way to stop: it releases the holds too, and calls nothing, not even on_lost.
  * Errors: RLOCK_ERR_ARG (client is NULL, timeout_ms is out of range), RLOCK_ERR_STATE (it is being
  * shut down already, or this is a forked child). */
 RLOCK_API int rlock_client_shutdown(rlock_client *client, int64_t timeout_ms,
                                     rlock_client_callback *done, void *user);
 
 /* Shuts a client down when its holders have finished: refuses new acquires and ends pending ones
- * with RLOCK_ERR_CLOSED at once. Who holds goes on, is renewed, and may acquire a re-entrant handle
- * once more. When the last hold is released or lost, or when drain_ms are over (0 = no limit, at
- * most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is called at
- * its end. rlock_client_shutdown cuts a drain short: then `done` is called with RLOCK_ERR_CANCELED.
+ * with RLOCK_ERR_CLOSED at once. A holder keeps its hold, is renewed, and may acquire a re-entrant
+ * handle once more. When the last hold is released or lost, or when drain_ms have passed (0 = no
+ * limit, at most 24 h), a shutdown with the default timeout follows, and `done` (may be NULL) is
+ * called at its end. rlock_client_shutdown cuts a drain short: then `done` is called with
+ * RLOCK_ERR_CANCELED.
  * Errors: as rlock_client_shutdown. */
 RLOCK_API int rlock_client_drain(rlock_client *client, int64_t drain_ms,
                                  rlock_client_callback *done, void *user);

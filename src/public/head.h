@@ -120,7 +120,7 @@
 #define RLOCK__NEEDS(setting, macro) macro
 #endif
 
-/* The linkage of the public functions; define it yourself where that has to be another one. */
+/* The linkage of the public functions; define it yourself if you need another one. */
 #ifndef RLOCK_API
 #define RLOCK_API extern
 #endif

@@ -28,8 +28,8 @@ typedef enum rlock_event_kind {
 /* Why a hold was lost. */
 typedef enum rlock_reason {
     RLOCK_REASON_NONE = 0,
-    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms is over */
-    RLOCK_REASON_STOLEN,  /* another's token, or something that is no lock, is at the key */
+    RLOCK_REASON_EXPIRED, /* the local deadline came without a renewal, or max_hold_ms has passed */
+    RLOCK_REASON_STOLEN,  /* another's token, or something that is not a lock, is at the key */
     RLOCK_REASON_DELETED, /* the key is gone; queued kinds: the hold in it is gone */
     RLOCK_REASON_CLOSED   /* the client was shut down during the hold: no fault */
 } rlock_reason;
@@ -39,7 +39,7 @@ typedef enum rlock_reason {
 RLOCK_API const char *rlock_reason_str(rlock_reason reason);
 RLOCK_API const char *rlock_kind_str(rlock_kind kind);
 
-/* What a callback is told. */
+/* What a callback receives. */
 typedef struct rlock_event {
     rlock_event_kind kind; /* which operation ended: read `status` to learn how */
     int status;            /* RLOCK_OK or an error; with RLOCK_LOST always RLOCK_ERR_LOST */
@@ -61,8 +61,8 @@ typedef struct rlock_deadline {
     uint32_t count, high, low, latest, refuted;
 } rlock_deadline;
 
-/* Told once how an operation ended, or that a hold is lost. `user` is what the call, or the
- * options, named beside it. */
+/* Called once, when an operation has ended or a hold is lost. `user` is what was passed with it to
+ * the call or in the options. */
 typedef void rlock_callback(rlock *lock, const rlock_event *event, void *user);
 
 /* Whether the watchdog renews a hold: options.watchdog. */
@@ -84,10 +84,10 @@ typedef struct rlock_options {
                                 READ of the same client, key and owner is granted at once. So a
                                 downgrade is possible: acquire the READ, then release the WRITE. An
                                 upgrade is not: the WRITE would wait for your own READ */
-    const char *const *keys; /* none; several keys, in place of key: all or none, in one command,
+    const char *const *keys; /* none; several keys, instead of key: all or none, in one command,
                                 with one lease and one fencing token. With a MUTEX only */
     const size_t *key_lens;  /* the strlen of each of keys */
-    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no two alike */
+    size_t key_count;        /* the number of keys; to RLOCK_KEYS_MAX, no duplicates */
     bool fencing;            /* false: no fencing token */
     bool reentrant;          /* false: acquiring a held handle is RLOCK_ERR_STATE */
     int watchdog;            /* RLOCK_WATCHDOG_AUTO */
@@ -109,7 +109,7 @@ typedef struct rlock_options {
 /* Makes a handle, which is idle.
  * Errors: RLOCK_ERR_ARG, RLOCK_ERR_NOMEM, RLOCK_ERR_CLOSED (the client is being shut down),
  * RLOCK_ERR_STATE (a forked child). With RLOCK_ERR_ARG comes a log line that says why: which of the
- * options is not what it may be; or the store refuses them: it cannot do it; or fencing or a queued
+ * options is not valid; or the store refuses them: it cannot do it; or fencing or a queued
  * kind is wanted on a key with a `}` and no hash tag {...}, next to which no other key can share
  * its cluster slot; or a queued kind is wanted on a key that is named like a key of the library's
  * own (docs/protocol.md, "Whose a key is"). */
@@ -123,7 +123,7 @@ RLOCK_API void rlock_free(rlock *lock);
  * wait_ms: 0 = one attempt, which ends by the command timeout at the latest; RLOCK_FOREVER; else
  * how many milliseconds to wait. lease_ms: 0 = the watchdog lease of the options, else that of the
  * client, which the watchdog renews every third of it until the release, unless options.watchdog is
- * OFF; 10 to 86400000 = a lease of one's own, which nothing renews unless options.watchdog is ON:
+ * OFF; 10 to 86400000 = this lease, which nothing renews unless options.watchdog is ON:
  * it ends as LOST, EXPIRED, if you neither release nor rlock_renew it before.
  * If the holder's process dies, others get the lock when the lease ends: with lease_ms 0 and the
  * default configuration that is up to 30 s later.
@@ -143,8 +143,8 @@ RLOCK_API int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rloc
 /* Renews the hold now for lease_ms (0 = the lease that it has), which is the lease of the watchdog
  * from then on. A shorter lease lowers the local deadline at once, however the renewal ends; the
  * server's time to live stays, unless it is above every lease that this hold was asked for. After a
- * renewal that was not answered a longer lease is given as the longest one before: remaining_ms
- * tells. `done` may be NULL.
+ * renewal that was not answered a longer lease is granted only as the longest one before: see
+ * remaining_ms. `done` may be NULL.
  * Ends as RLOCK_RENEWED with RLOCK_OK, RLOCK_ERR_LOST, RLOCK_ERR_CANCELED (released meanwhile), or
  * by a fault: RLOCK_ERR_CONN, _UNKNOWN, _AUTH, _SERVER or _NOMEM. Only RLOCK_OK moves the deadline
  * on; after a fault the hold lasts until the old one.
@@ -158,7 +158,7 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
  * (.reentrant) needs n releases: all but the last end with RLOCK_OK and lower the hold count.
  * `done` may be NULL.
  * Ends as RLOCK_RELEASED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the server no longer had it),
- * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it is not called any more),
+ * RLOCK_ERR_LOST (it was lost, and on_lost was not called yet: it will not be called),
  * RLOCK_ERR_UNKNOWN (no answer until the hold's deadline), or by a fault that lasted until then:
  * RLOCK_ERR_CONN, _AUTH, _SERVER or _NOMEM. After UNKNOWN or a fault the release is repeated in the
  * background.
@@ -168,39 +168,40 @@ RLOCK_API int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, v
 RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
 
 #if RLOCK__HAS_TOKENS
-/* Releases the hold, and leaves the key ours for the rest of `ms`, counted from the callback that
- * granted this hold: so long nobody gets it, without this process; then it is free. So a job that
- * takes a second is not done once more by a machine whose clock is late. ms: 0 to 86400000, at most
+/* Releases the hold, and keeps the key locked for the rest of `ms`, counted from the callback that
+ * granted this hold. Until then no client gets it, even without this process. So a job that takes a
+ * second is not repeated by a machine whose clock is late. ms: 0 to 86400000, at most
  * config.quarantine_ms. If nothing is left of it, this is rlock_release. It is one renewal, for the
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
  * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
  * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
- * renewal is repeated in the background, and when `ms` is over the release.
- * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store cannot, as
- * ZooKeeper and two stores at once, which the log says). */
+ * renewal is repeated in the background, and when `ms` have passed, the release.
+ * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store does not
+ * support it, as ZooKeeper and rlock_both_new, which the log says). */
 RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);
 
 /* Writes the text that proves the hold, with a NUL, into a buffer of RLOCK_TOKEN_MAX bytes, or
- * fewer. Returns its length. Whoever knows it may renew and release the hold: keep it as you keep a
- * password. It is no fencing token, which it contains.
+ * fewer. Returns its length. Any program that knows it can renew and release the hold: keep it as
+ * you keep a password. It is not a fencing token; it contains one.
  * Errors: RLOCK_ERR_NOT_HELD, RLOCK_ERR_ARG (lock or buffer is NULL, the buffer is too small; the
- * store cannot: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
+ * store does not support it: see rlock_adopt), RLOCK_ERR_STATE (a forked child). */
 RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
 
 /* Makes an idle handle the holder of a hold of another handle, of any process, of which `token` is
- * the text of rlock_token. That one is to have left it by then: by rlock_release_after, whose
- * callback said RLOCK_OK, or by its death. The options must be those of that handle: key, kind,
- * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it takes no key
- * that is free, and waits for nothing. From then on the hold is like any other: `on_lost`, the
+ * the text of rlock_token. That handle must no longer hold it: rlock_release_after has ended with
+ * RLOCK_OK, or its process has died. The options must be those of that handle: key, kind,
+ * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it does not
+ * take a free key, and does not wait. From then on the hold is like any other: `on_lost`, the
  * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
  * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
  * RLOCK_OK the key is left as it is: nothing is released.
  * Errors: RLOCK_ERR_STATE (the handle is not idle; a forked child), RLOCK_ERR_CLOSED (the client
- * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is no such text, or
- * has no fencing token, and options.fencing wants one; lease_ms is out of range; the store cannot,
- * as ZooKeeper, a quorum and two stores at once, which the log says), RLOCK_ERR_NOMEM. */
+ * was freed or is being shut down), RLOCK_ERR_ARG (an argument is NULL; `token` is not such a
+ * text, or has no fencing token, and options.fencing wants one; lease_ms is out of range; the store
+ * does not support it, as ZooKeeper, a quorum and rlock_both_new, which the log says),
+ * RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                           void *user);
 #endif
@@ -225,7 +226,7 @@ RLOCK_API int64_t rlock_remaining_ms(const rlock *lock);
  * the thread of the loop is stopped. It is false, too, once that clock shows an earlier time than
  * any asker or the loop has seen, until the hold is renewed. False for NULL. With a loop.now_us of
  * your own compare that with rlock_deadline_us, which returns the deadline by that clock, 0 = not
- * held. A forked child may not ask: it would be told of its parent's hold. */
+ * held. A forked child may not call it: it would see its parent's hold. */
 RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
 RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
@@ -244,10 +245,10 @@ RLOCK_API const char *rlock_key(const rlock *lock, size_t *len);
 
 /* --- questions: about a key, independent of any hold --- */
 
-/* Told once how a key stands, or why that is not known: info->status. */
+/* Called once with the state of a key, or why that is not known: info->status. */
 typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, void *user);
 
-/* Reports how the key of these options stands; only their key, key_len, kind, permits and weight
+/* Reports the state of the key of these options; only their key, key_len, kind, permits and weight
  * count. `done` is required. It is called once, by the command timeout at the latest, unless the
  * client is freed first; info->status says how the question ended.
  * Errors: RLOCK_ERR_ARG (an argument is NULL; options that rlock_new refuses; several keys),
@@ -255,12 +256,12 @@ typedef void rlock_info_callback(rlock_client *client, const rlock_info *info, v
 RLOCK_API int rlock_inspect(rlock_client *client, const rlock_options *options,
                             rlock_info_callback *done, void *user);
 
-/* The same as rlock_inspect, and who holds the key and who waits for it: info->who. Redis, a
- * cluster and a quorum of it list them; with other stores info->untold says that they do not. Of
- * the waiters of a MUTEX no server knows. The server is asked for the names of its connections
- * (CLIENT LIST), which costs it the more the more there are; if it refuses that, info->untold has
- * its words, and the list has no descriptions. Anybody who may connect can name a connection as he
- * likes: a description is a hint.
+/* The same as rlock_inspect, and lists the holders and the waiters of the key: info->who. Redis, a
+ * cluster and a quorum of it list them; with other stores info->untold says that they do not. No
+ * server knows the waiters of a MUTEX. The server is asked for the names of its connections (CLIENT
+ * LIST), which costs it more with more connections; if it refuses that, info->untold has its words,
+ * and the list has no descriptions. Any client can name its connection as it likes: a description
+ * is a hint.
  * Errors: those of rlock_inspect; RLOCK_ERR_ARG without RLOCK_WITH_DESCRIPTIONS. */
 RLOCK_API int rlock_describe(rlock_client *client, const rlock_options *options,
                              rlock_info_callback *done, void *user);

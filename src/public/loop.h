@@ -8,8 +8,8 @@
  * 1. One thread. It never calls the library from inside a hook, and touches no state after an
  *    rlock_on_... returned.
  * 2. Level-triggered events. An error or a hang-up is reported as everything that is watched. What
- *    is ready for reading and writing may come in one call or in two. A call too many, or too
- *    early, is harmless, if not one follows the other without end.
+ *    is ready for reading and writing may come in one call or in two. An extra or early call
+ *    is harmless, unless they follow each other without end.
  * 3. After watch(io, ..., 0) returned, it never calls rlock_on_io(io), not even for an event that
  *    was fetched before; after close() it makes no call at all.
  * 4. set_timer(0) fires after the sockets have been polled once more, never before; a timer that is
@@ -26,7 +26,7 @@
  * 4. After rlock_free or rlock_client_free returned, nothing of that object is called or touched
  *    again: watch(0) of every descriptor and close have been called; only memory may wait for
  *    the end of the dispatch. The same hooks were called when a shutdown or a drain is done.
- * 5. Each dispatch samples the clock anew, never a loop's cached time. The clock is CLOCK_BOOTTIME
+ * 5. Each dispatch samples the clock again, never a loop's cached time. The clock is CLOCK_BOOTTIME
  *    where there is one, because CLOCK_MONOTONIC stands still while a device sleeps and the
  *    server's time to live does not.
  * 6. One dispatch delivers a snapshot of what is ready; what callbacks add waits for the next loop

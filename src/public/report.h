@@ -1,5 +1,5 @@
 /* ------------------------------------------------------------------------------------------------
- * >>reports - what happens to the handles and connections of a client, told to one hook
+ * >>reports - what happens to the handles and connections of a client, for one hook
  */
 
 #ifndef RLOCK_PUBLIC_REPORT_H
@@ -8,19 +8,19 @@
 #include "public/head.h"
 #include "public/lock.h"
 
-/* What config.on_event is called with. An event tells one handle how its operation ended; a report
- * tells one place in a program what happens in all of them: adapters/rlock_metrics.h counts, and
+/* What config.on_event is called with. An event says how an operation of one handle ended; reports
+ * bring what happens in all of them to one place in a program: adapters/rlock_metrics.h counts, and
  * adapters/rlock_trace.h draws.
  *
  * Of each handle they come in this order: ASKED, then GRANTED or FAILED; after GRANTED any number
  * of RENEWED, then one of RELEASED, HANDED_ON and LOST; LET_GO comes after RELEASED, unless the
  * handle was freed. So of each client, and at any time, ASKED = GRANTED + FAILED + those that wait,
- * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. The frees of a handle or a client
- * end what they end in a report too. In a forked child nothing is reported. */
+ * and GRANTED = RELEASED + HANDED_ON + LOST + those that hold. Freeing a handle or a client
+ * reports the end of what it ends, too. In a forked child nothing is reported. */
 typedef enum rlock_report_kind {
     RLOCK_REPORT_ASKED = 1, /* an acquire began: it was accepted, or the release that it follows
-                               has ended. One of a held re-entrant handle is none */
-    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to be told RLOCK_OK */
+                               has ended. Not reported for a held re-entrant handle */
+    RLOCK_REPORT_GRANTED,   /* the callback of the acquire is about to get RLOCK_OK */
     RLOCK_REPORT_FAILED,    /* an acquire ended without a hold */
     RLOCK_REPORT_RENEWED,   /* a renewal succeeded, by hand or by the watchdog */
     RLOCK_REPORT_RELEASED,  /* a hold ended: its handle was released or freed */
@@ -28,8 +28,8 @@ typedef enum rlock_report_kind {
                                server (config.handovers) */
     RLOCK_REPORT_LOST,      /* a hold ended: it was lost. on_lost is called after that, unless the
                                handle is released or freed in between */
-    RLOCK_REPORT_LET_GO,    /* the release is over: what its callback is told */
-    RLOCK_REPORT_CLEANED,   /* a token for which nobody waited any more is gone from the server */
+    RLOCK_REPORT_LET_GO,    /* the release has ended, with the status that its callback gets */
+    RLOCK_REPORT_CLEANED,   /* a token that no operation waits for is gone from the server */
     RLOCK_REPORT_CONNECTED, /* a connection can be used */
     RLOCK_REPORT_DISCONNECTED, /* a connection ended, or an attempt to connect; also if the client
                                   itself closes it, and when it is freed */
@@ -37,7 +37,7 @@ typedef enum rlock_report_kind {
                                   as it was */
 } rlock_report_kind;
 
-/* All that it points to is valid until the hook returns, but for lock. Microseconds are those of
+/* All that it points to, except lock, is valid until the hook returns. Microseconds are those of
  * the client's clock; of now_us only differences mean something. */
 typedef struct rlock_report {
     rlock_report_kind kind;
@@ -54,7 +54,7 @@ typedef struct rlock_report {
     uint64_t fence;      /* GRANTED to LOST: the fencing token of the hold, 0 if there is none */
     const char *key;     /* the first key of the handle, then a NUL; NULL of a connection */
     size_t key_len;
-    const rlock *lock;     /* to know the handle again: it may not be called with, and may be freed
+    const rlock *lock;     /* identifies the handle: do not call anything with it, it may be freed
                               already. NULL of CLEANED and of a connection */
     uint32_t handle;       /* the number of the handle, from 1 in each client; 0 if lock is NULL */
     const char *client_id; /* 36 characters, of which the lines of the log have the first eight */

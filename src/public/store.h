@@ -39,7 +39,7 @@ typedef enum rlock_op {
  * RETRY: this token may be there already, from an attempt that was not answered.
  * TRACK: the handle waits; if the key is held, say for how long, and report a change by `woken`.
  * ONCE: the handle does not wait: it may not join the queue of a queued kind.
- * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, where the store knows it.
+ * Flag of INSPECT. DESCRIBE: rlock_info.who is wanted too, if the store knows it.
  * Of a renewal, LAST: it leaves the hold. If it is done, nothing more is asked of this token. */
 #define RLOCK_REQUEST_RETRY 1u
 #define RLOCK_REQUEST_TRACK 2u
@@ -70,7 +70,7 @@ typedef struct rlock_terms {
     const uint32_t *lens; /* the lengths of the keys */
 } rlock_terms;
 
-/* What a store keeps in a request. Nobody else reads or writes it, so a store made of stores has
+/* What a store keeps in a request. Nothing else reads or writes it, so a store made of stores has
  * one for itself, and one in each request that it makes. `note` is 0 when a token is new, and
  * what the store leaves there it finds in the next request of the same token. The other members
  * mean something only while the store has the request, and nothing before. */
@@ -90,7 +90,7 @@ typedef struct rlock_request {
     uint8_t op, flags;
     uint16_t fences;    /* acquire: how many fencing tokens in a row to reserve; 0 = none */
     uint32_t permits;   /* set permits: the number; 0 = what the terms say */
-    bool out;           /* belongs to whoever submits it: the store has the request */
+    bool out;           /* belongs to the submitter: the store has the request */
     int64_t lease_ms;   /* acquire, renew: the lease; renew with 0 is a check: it only reports
                          whether the token is still there. Never shorten a time to live ... */
     int64_t longest_ms; /* renew: ... but to this, the longest lease that the token was asked for:
@@ -99,7 +99,7 @@ typedef struct rlock_request {
                          whose position is wanted, 0 = none */
     uint64_t next;      /* release: the waiter whose acquire is submitted right after this one, so
                          that it need not be notified; 0 = none */
-    uint64_t writer;    /* acquire: the hold of this token is no obstacle; 0 = none */
+    uint64_t writer;    /* acquire: ignore the hold of this token; 0 = none */
     const char *id;     /* renew, release: the rlock_client_id() of the client whose token it is,
                          which gave the hold away; NULL = this client's. See RLOCK_STORE_ADOPTS */
     int64_t sent_us;    /* the store sets it: the clock before the request could leave */
@@ -110,7 +110,7 @@ typedef struct rlock_request {
 /* How a request ended. */
 typedef enum rlock_outcome {
     RLOCK_OUTCOME_DONE = 0, /* granted, renewed or released */
-    RLOCK_OUTCOME_HELD,     /* acquire: another holder is there, for left_ms more (-1: for ever) */
+    RLOCK_OUTCOME_HELD,     /* acquire: another holds it, for left_ms more (-1: without end) */
     RLOCK_OUTCOME_GONE,     /* renew, release: the key is not there */
     RLOCK_OUTCOME_STOLEN,   /* renew, release: another's token is there */
     RLOCK_OUTCOME_FAULT     /* none of these: see fault */
@@ -141,7 +141,7 @@ typedef struct rlock_who {
 /* How a key stands at the server. */
 typedef struct rlock_info {
     int status;        /* RLOCK_OK, or how the question failed: as an acquire with wait_ms 0 */
-    int64_t holders;   /* how many hold the key; after a forced release: how many held it */
+    int64_t holders;   /* number of holders; after a forced release: of those removed */
     int64_t left_ms;   /* until the last of their leases ends; -1 = never */
     int64_t waiters;   /* in the queue at the server; -1 for a MUTEX, which has no queue */
     int64_t permits;   /* what could be granted now; for a MUTEX 1 or 0 */
@@ -175,7 +175,7 @@ typedef struct rlock_answer {
     uint64_t fence;   /* acquire, DONE: the first of them; 0 if none was wanted */
     int64_t lease_ms; /* acquire, renew, DONE: the lease that was given, if it is shorter than the
                          one that was asked for; 0 = as asked for */
-    int64_t left_ms;  /* acquire, HELD: how long the lease of a holder runs; -1 = for ever */
+    int64_t left_ms;  /* acquire, HELD: how long the lease of a holder runs; -1 = without end */
     const char *text; /* the server's words, or NULL; valid during the call */
     const rlock_info *info; /* the answer to a question, DONE; valid during the call */
 } rlock_answer;
@@ -191,7 +191,7 @@ typedef struct rlock_part {
 } rlock_part;
 
 /* A store calls these to report to the core; `owner` is what open was given. An event with a part
- * is about its keys alone, one without (NULL) about all. */
+ * is about only its keys, one without (NULL) about all. */
 typedef struct rlock_store_events {
     /* A request that was submitted is answered. */
     void (*answered)(void *owner, rlock_request *request, const rlock_answer *answer);
@@ -202,9 +202,8 @@ typedef struct rlock_store_events {
     /* An attempt to connect failed, or a connection was lost. */
     void (*down)(void *owner, const rlock_part *part, rlock_fault fault, const char *text);
 
-    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. A key
-     * that the client did not use before is taken for pushed as the last event about all keys said.
-     */
+    /* What is pushed from now on: RLOCK_PUSH_CHANGES, RLOCK_PUSH_NOTIFICATIONS, both or 0. For a
+     * key that the client did not use before, the last event about all keys counts. */
     void (*pushing)(void *owner, const rlock_part *part, unsigned what);
 
     /* A hint: the key changed; NULL = any key may have. */
@@ -220,9 +219,9 @@ struct rlock_report;
 struct rlock_stats;
 
 /* What a store can do with a hold that goes on without its client: rlock_store.can.
- * STAYS: a token is there until its lease ends, also if its client says no more of it; a renewal
- * whose longest_ms is below the lease that the token has makes that shorter; and close sends a
- * renewal that was submitted last.
+ * STAYS: a token is there until its lease ends, even if its client sends nothing more; a renewal
+ * with a longest_ms below the token's lease shortens that lease; and close sends a renewal that was
+ * submitted last.
  * ADOPTS: request.id counts. */
 #define RLOCK_STORE_STAYS 1u
 #define RLOCK_STORE_ADOPTS 2u
@@ -233,7 +232,7 @@ typedef struct rlock_store {
     void *ctx;
 
     /* Makes the state for one client. Returns RLOCK_OK, or an error from >>status-codes. The config
-     * is checked, and its defaults are resolved, but for what the Redis store alone reads. */
+     * is checked, and its defaults are resolved, except for what only the Redis store reads. */
     int (*open)(const struct rlock_store *store, rlock_client *client,
                 const struct rlock_config *config, const rlock_store_events *events, void *owner,
                 void **state);
@@ -248,7 +247,7 @@ typedef struct rlock_store {
     /* Withdraws a request: it must not be answered. True if it was, or still may be, executed. */
     bool (*forget)(void *state, rlock_request *request);
 
-    /* Begins (on) or stops to report changes of a key by `woken`; may be repeated. */
+    /* Starts (on) or stops reporting changes of a key by `woken`; may be repeated. */
     void (*track)(void *state, const char *key, size_t key_len, bool on);
 
     /* Sends what was submitted; called at the end of each dispatch. */
@@ -293,7 +292,7 @@ RLOCK_API void rlock_client_report(const rlock_client *client, const struct rloc
 
 /* Names a secret, as a password: from then on it is shown as *** in every line of the log, in every
  * event and report of this client. Of what a store gives for these the library shows 255 bytes at
- * most, and \xNN for each byte that is no plain text. Call it before the secret is used. It is
+ * most, and \xNN for each byte that is not plain text. Call it before the secret is used. It is
  * copied, and kept as long as the client; one that is kept already, NULL and "" change nothing.
  * Errors: RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
@@ -306,7 +305,7 @@ RLOCK_API int rlock_client_hide(rlock_client *client, const char *secret);
  * rlock_client_plans(client, true) and the same with false a client is not idle: see loop.idle.
  * rlock_io_watch returns what the loop's hook `watch`
  * returned: 0, or negative if it cannot. Before a call that may close the descriptor and open
- * another one of the same number it is watched with 0, after that call anew. rlock_name_resolve
+ * another one of the same number, watch it with 0, and after that call again. rlock_name_resolve
  * returns 0, and name->resolved follows, not from inside the call; or negative if the loop cannot.
  */
 RLOCK_API int rlock_timer_add(rlock_client *client, rlock_timer *timer,
@@ -335,23 +334,23 @@ RLOCK_API void rlock_memory_free(rlock_store *store);
  * A url has no parameters but db and those of the Sentinels. All else comes from the client's
  * config, whose own address is not used. Every client that locks the same keys must name the same
  * servers. Any number of clients, on any threads, may use it if its stores allow it, as Redis does.
- * Free it after them; NULL is allowed. It is of the part QUORUM. What is wrong with a
- * server's config rlock_client_new says. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
+ * Free it after them; NULL is allowed. It is of the part QUORUM. rlock_client_new reports what is
+ * wrong with a server's config. Errors: RLOCK_ERR_ARG (out or servers is NULL, count is
  * not 1 to 15; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 #if RLOCK__HAS_QUORUM
 RLOCK_API int rlock_quorum_new(rlock_store **out, const struct rlock_config *servers, int count);
 RLOCK_API void rlock_quorum_free(rlock_store *store);
 
 /* Makes, and frees, a store that holds in two others at once, for as long as a service moves from
- * the one to the other: first all clients are on `from`, then each begins anew on both, and when
- * all are, each begins anew on `to`. A client on both excludes those before it and those after it.
+ * one to the other: first all clients are on `from`, then each restarts on both, and when all have,
+ * each restarts on `to`. A client on both excludes those before it and those after it.
  * A key is held while both stores hold it, until the earlier of the two deadlines; what ends the
- * hold in one of them ends it. Both have to be up. The store supports only a mutex with one key.
+ * hold in one of them ends it. Both must be up. The store supports only a mutex with one key.
  * Fencing tokens rise over the whole move if both stores make them of the clock in microseconds, as
  * Redis, PostgreSQL, MariaDB and the store inside the process do, and their clocks are less than a
  * second apart; else an acquire with fencing ends with RLOCK_ERR_SERVER. Of each config the library
  * reads what it reads of a server's of a quorum; a url there is one of Redis, another engine is a
- * store. Every client has to name the same two in the same order (docs/moving-stores.md). Free it
+ * store. Every client must name the same two in the same order (docs/moving-stores.md). Free it
  * after its clients; NULL is allowed. It is of the part QUORUM. Errors: RLOCK_ERR_ARG
  * (an argument is NULL; a store is NULL, with RLOCK_NO_REDIS), RLOCK_ERR_NOMEM. */
 RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
@@ -359,8 +358,8 @@ RLOCK_API int rlock_both_new(rlock_store **out, const struct rlock_config *from,
 RLOCK_API void rlock_both_free(rlock_store *store);
 #endif
 
-/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client
- * alone: for whoever has the nodes one by one, or makes a quorum of clusters. Of each config the
+/* Makes, and frees, a store of a Redis or Valkey cluster, as config.cluster does for one client:
+ * for a list of nodes, or for a quorum of clusters. Of each config the
  * library reads and copies host and port of a node, of the first one also username, password and
  * tls, which is not copied. All else comes from the client's config, whose own address is not used.
  * 1 to 64 nodes; the others are found by asking. Any number of clients, on any threads, may use it.

@@ -165,8 +165,8 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     bool forked = rlock__forked(client);
     if (forked && !client->warned && client->life != RLOCK__CLOSED) {
         client->warned = true;
-        rlock__log(client, RLOCK_LOG_ERROR,
-                   "this process is a fork of the one that made the client", "make one here");
+        rlock__log(client, RLOCK_LOG_ERROR, "client used after fork()",
+                   "create a new client in this process");
     }
     return forked;
 }

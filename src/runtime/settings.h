@@ -64,7 +64,7 @@ static bool rlock__within(int64_t value, int64_t least, int64_t most) {
 /* Appends to the n bytes of a line what the limits of a number are. */
 static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) {
     RLOCK_ASSERT(row->least <= row->most);
-    n = rlock__line_number(line, n, " is not ", row->least);
+    n = rlock__line_number(line, n, " must be ", row->least);
     rlock__line_number(line, n, " to ", row->most);
 }
 
@@ -90,11 +90,10 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
     }
     if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(
-            line, 0,
-            RLOCK__TEXT("config.replicas: config.command_timeout_ms is below three times "
-                        "config.replicas_ms, which is 1 at least"),
-            "");
+        rlock__line_add(line, 0,
+                        RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least "
+                                    "three times config.replicas_ms, which is at least 1"),
+                        "");
         return false;
     }
     return true;

@@ -52,7 +52,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
     config->store = store;
     config->url = NULL;
     if (status == RLOCK_ERR_ARG) {
-        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter has no such value"), "");
+        rlock__line_add(line, 0, RLOCK__TEXT("config.url: a parameter's value is not valid"), "");
     }
     return status;
 }
@@ -62,7 +62,7 @@ static int rlock__url_store(rlock_config *config, char *line) {
  * say nothing of the client. *texts is what the caller frees once the store has copied it, also
  * after an error; the line says what is wrong. A store of another engine is the caller's. */
 static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
-    const char *wrong = "config.url: a config.store of your own reads no URL";
+    const char *wrong = "config.url cannot be combined with config.store";
     const char *at;
     *texts = NULL;
     if (!config->url) {
@@ -72,8 +72,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
         if ((unsigned char)*at < ' ' || *at == 127) {
             rlock__line_add(
                 line, 0,
-                RLOCK__TEXT("config.url has a line end, or another control byte: leave it out, or "
-                            "write it as %XX"),
+                RLOCK__TEXT(
+                    "config.url contains a control character: remove it, or write it as %XX"),
                 "");
             return RLOCK_ERR_ARG;
         }
@@ -81,8 +81,8 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
     if (config->host || config->port || config->unix_path || config->username || config->password ||
         config->database || config->connect || config->sentinels || config->cluster ||
         config->sentinel_primary || config->sentinel_username || config->sentinel_password) {
-        wrong = "config.url: host to database, sentinels, cluster and connect have to be left out "
-                "beside it";
+        wrong =
+            "config.url cannot be combined with host to database, sentinels, cluster or connect";
     } else if (!config->store) {
 #if RLOCK__HAS_STORES
         if (!member && rlock_stores_has(config->url)) {
@@ -92,8 +92,7 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
 #elif !RLOCK__HAS_REDIS
-        wrong = "config.url: no store of this build has this scheme: RLOCK_NO_REDIS leaves out "
-                "that of Redis";
+        wrong = "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS";
 #else
         wrong = "config.url needs RLOCK_WITH_URL";
 #endif

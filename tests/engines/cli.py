@@ -334,7 +334,7 @@ if ENGINE == "postgres":
         until("the lock of the row", SOON_S, lambda: "has it" in session.process.stdout.readline())
         err = machine.process.communicate(timeout=4 * SOON_S)[1]
         assert machine.process.returncode == LOST, err
-        wanted = f"rlock: the lock of {key} was lost: canceling statement due to .* timeout.*; the command was ended\n"
+        wanted = f"rlock: the lock of {key} was lost: canceling statement due to .* timeout.*; the command was terminated\n"
         assert re.fullmatch(wanted, err), err
 
 
@@ -366,12 +366,12 @@ def lock_that_could_not_be_released_is_told(place):
 def what_is_wrong_is_told_with_its_cure(place):
     key, url = place.key, place.server.url
     rows = [(("ls",), "Redis only", url), (("top",), "Redis only", url), (("--cacert", "x", key, "--", "true"), "are for Redis", url),
-            (("-w", "500ms", key, "--", "true"), "Is the server there?", OTHER),
+            (("-w", "500ms", key, "--", "true"), "Is the server running?", OTHER),
             (("--quorum", f"{url},{url}x,{url}y", key, "--", "true"), "the scheme is not redis", url)]
     if ENGINE == "postgres":
         rows += [(("-n", key, "--", "true"), "is not installed in this database", url.replace("/postgres", "/template1")),
                  (("-n", key, "--", "true"), "role_that_is_not_there", url.replace("me@", "role_that_is_not_there@")),
-                 ((key, "--", "true"), "has no such value", url + "?pooler=perhaps"),
+                 ((key, "--", "true"), "value is not valid", url + "?pooler=perhaps"),
                  ((key, "--", "true"), "invalid URI query parameter", url + "?no_such=1")]
     elif ENGINE == "mariadb":
         rows += [(("-n", key, "--", "true"), "rlock_mariadb.sql", url.replace("/shop", "/no_such"))]
@@ -395,7 +395,7 @@ if ENGINE == "postgres":
                        preexec_fn=dies_with_parent)
         for url, words in ((server.url.replace("me@", "few@"), "too many connections"), (server.url, "read-only")):
             code, out, err = place.says("-n", place.key, "--", "true", url=url)
-            assert code == FAILED and out == "" and words in err and "Is the server there" not in err, (code, out, err)
+            assert code == FAILED and out == "" and words in err and "Is the server running" not in err, (code, out, err)
 
 
 @test

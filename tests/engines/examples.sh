@@ -52,7 +52,7 @@ held_there_only() {
 check "hello waits for who holds it there, and not in Redis" held_there_only
 check "own_loop acquires and releases" says 'acquired own-loop: ok' 'released own-loop: ok' -- "$bin/own_loop"
 check "watchdog outlives the lease, and is told of its loss" says 'A: worked for three leases; held now: yes' 'B: acquired: ok' \
-    'A: told: lost before it was released; held now: no' -- "$bin/watchdog"
+    'A: notified: lost before it was released; held now: no' -- "$bin/watchdog"
 check "leader: each of four gateways leads" says 'gateway [1-4] leads after .*' '  it is the last, and gives the lead away' -- "$bin/leader"
 check "signup is exact to the last place" says '40 registered: exact' -- "$bin/signup"
 check "turns: in the order in which they asked" says 'in the order in which they asked' -- "$bin/turns"

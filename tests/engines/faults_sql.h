@@ -92,7 +92,7 @@ static void hold_whose_row_is_gone_is_told_deleted(void **state) {
 
 /* Somebody's long transaction keeps the row of a hold locked: its loss, and before that the log,
  * tell what the server says of it. Another hold is renewed all the while. */
-static void hold_whose_row_somebody_locks_is_lost_with_the_words_of_the_server(void **state) {
+static void hold_whose_row_is_locked_is_lost_with_the_text_of_the_server(void **state) {
     rlock_client *of = patient(600);
     struct owner *o = renewed(of, "k"), *other = renewed(of, "other");
     (void)state;
@@ -156,7 +156,7 @@ static void functions_of_another_version_are_told(void **state) {
     (void)state;
     sql(VERSION_IS("2"));
     assert_int_equal(owner_acquire(o, RLOCK_FOREVER, 1000), RLOCK_ERR_AUTH);
-    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "of another version"));
+    assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "another version"));
     sql(VERSION_IS("1"));
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
 }
@@ -599,7 +599,7 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
     TEST(black_holed_holder_is_told_by_its_deadline),                                             \
         TEST(server_that_falls_silent_is_left_though_nothing_is_asked),                           \
         TEST(connection_that_is_cut_loses_no_hold), TEST(hold_whose_row_is_gone_is_told_deleted), \
-        TEST(hold_whose_row_somebody_locks_is_lost_with_the_words_of_the_server),                 \
+        TEST(hold_whose_row_is_locked_is_lost_with_the_text_of_the_server),                       \
         TEST(session_that_an_operator_ends_loses_no_hold),                                        \
         TEST(functions_of_another_version_are_told), TEST(functions_that_are_older_are_told),     \
         TEST(functions_may_be_installed_again_while_locks_are_held),                              \

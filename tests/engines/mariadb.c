@@ -653,7 +653,7 @@ static void what_is_told_as_held_is_written_though_nothing_changes(void **state)
     }
 }
 
-static void keys_of_which_one_was_lost_are_let_go(void **state) {
+static void keys_of_which_one_was_lost_are_released(void **state) {
     static const struct call calls[] = {{"several('a', " AB ", 'x:1', 60000, 1)", "0"},
                                         {"force('a', 'm', 1, 1000)", "0 1"},
                                         {"several('r', " AB ", 'x:1', 60000, 0)", "2"},
@@ -775,7 +775,7 @@ static void queue_keeps_who_is_asked_for_and_the_others_of_its_client(void **sta
                         "y:1,y:2");
 }
 
-static void who_asks_for_more_than_there_is_holds_up_nobody(void **state) {
+static void waiter_that_wants_more_than_there_is_blocks_no_other(void **state) {
     static const struct call calls[] = {
         {"acquire_queued('k', 'x:1', 60000, 0, 1, 's', 3, 3, '', 1000)", "0"},
         {"acquire_queued('k', 'y:1', 60000, 0, 0, 's', 3, 3, '', 1000)", "1"},
@@ -1075,13 +1075,13 @@ int main(int argc, char **argv) {
         TEST(address_that_says_nothing_is_given_up),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
         TEST(what_is_told_as_held_is_written_though_nothing_changes),
-        TEST(keys_of_which_one_was_lost_are_let_go),
+        TEST(keys_of_which_one_was_lost_are_released),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(hold_that_has_ended_makes_room_for_the_next_one),
         TEST(number_of_permits_keeps_other_kinds_away_for_a_day_of_use),
         TEST(mutex_does_not_take_a_key_whose_queued_hold_was_renewed),
         TEST(queue_keeps_who_is_asked_for_and_the_others_of_its_client),
-        TEST(who_asks_for_more_than_there_is_holds_up_nobody),
+        TEST(waiter_that_wants_more_than_there_is_blocks_no_other),
         TEST(waiter_is_told_the_first_end_and_a_question_the_last),
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
         TEST(time_zone_of_the_server_changes_nothing),

@@ -72,7 +72,7 @@ static void version_refuses_the_late_and_says_what_it_costs(void **state) {
     SAME(runs("version", text), 0);
     says("the lock alone       : A CHANGE IS LOST");
     says("the lock, checked    : the holder went on, was refused, and began again");
-    says("SELECT ... FOR UPDATE: while the holder was stopped nobody else could write");
+    says("SELECT ... FOR UPDATE: while the holder was stopped no other process could write");
     says("changes a second, all of one row");
     says("changes a second, each of its own row");
 }

@@ -79,7 +79,7 @@ static void sessions_are_shared_and_nothing_is_left_in_them(void **state) {
 }
 
 /* Its sessions are those of others, too: nothing is set in them. */
-static void pooler_that_nobody_told_of_is_refused_with_the_cure(void **state) {
+static void pooler_that_is_not_configured_is_refused_with_the_cure(void **state) {
     rlock_store *store = NULL;
     struct hand *unaware;
     (void)state;
@@ -267,7 +267,7 @@ int main(int argc, char **argv) {
         STORE_KINDS,
         STORE_KEYS,
         STORE_TEST(sessions_are_shared_and_nothing_is_left_in_them),
-        STORE_TEST(pooler_that_nobody_told_of_is_refused_with_the_cure),
+        STORE_TEST(pooler_that_is_not_configured_is_refused_with_the_cure),
         STORE_TEST(waiter_that_gives_up_while_it_asks_is_gone_at_once),
         STORE_TEST(group_that_failed_behind_a_pooler_may_go_on),
         STORE_HASTY_TEST(hold_outlives_a_pooler_that_is_killed),

@@ -201,7 +201,7 @@ static void certificate_of_the_client_is_asked_for(void **state) {
 
 /* --- faults --- */
 
-static void session_that_is_ended_is_made_anew_over_tls(void **state) {
+static void session_that_is_ended_is_reopened_over_tls(void **state) {
     rlock_client *of = client_by("me", "localhost", verified_by("ca.crt"));
     struct owner *o = renewed(of, "k");
     int i;
@@ -288,7 +288,7 @@ int main(int argc, char **argv) {
         TEST(server_without_tls_is_refused_where_it_is_asked_for),
         TEST(scram_is_bound_to_the_channel),
         TEST(certificate_of_the_client_is_asked_for),
-        TEST(session_that_is_ended_is_made_anew_over_tls),
+        TEST(session_that_is_ended_is_reopened_over_tls),
         TEST(server_that_stands_still_keeps_no_loop),
         TEST(no_call_of_the_loop_has_blocked),
     };

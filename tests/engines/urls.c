@@ -121,8 +121,8 @@ static void what_is_wrong_is_named(void **state) {
         const char *url, *words;
     } wrong[] = {
         {"postgres://me:" SECRET "@h/shop?pooler=perhaps",
-         "config.url: a parameter has no such value"},
-        {"postgres://me:" SECRET "@h/shop?pooler=", "config.url: a parameter has no such value"},
+         "config.url: a parameter's value is not valid"},
+        {"postgres://me:" SECRET "@h/shop?pooler=", "config.url: a parameter's value is not valid"},
         {"postgres://me:" SECRET "@h/shop?poole=yes", "invalid URI query parameter"},
         {"postgres://me:" SECRET "@h/shop?apooler=yes", "invalid URI query parameter"},
         {"postgres://h1,h2,h3/x?port=1,2", "the URL of PostgreSQL needs 1 to 16 hosts"},
@@ -130,7 +130,7 @@ static void what_is_wrong_is_named(void **state) {
         {"mysql://h/shop", "the URL of MariaDB is not valid: the user"},
         {"zookeeper://h/x?session_ms=1", "session_ms"},
         {"Postgres://h/x", "config.url: the scheme is not redis"},
-        {"postgres:/h/x", "config.url: the scheme is of another engine"},
+        {"postgres:/h/x", "config.url: the scheme is for another engine"},
         {"postgres", "config.url: the scheme is not redis"},
         {"postgresq://h/x", "config.url: the scheme is not redis"},
     };
@@ -184,8 +184,9 @@ static void field_that_a_url_replaces_is_refused_beside_it(void **state) {
         config.host = NULL;
         config.password = SECRET;
         SAME(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
-        assert_string_equal(g.line, "config.url: host to database, sentinels, cluster and connect "
-                                    "have to be left out beside it");
+        assert_string_equal(
+            g.line,
+            "config.url cannot be combined with host to database, sentinels, cluster or connect");
     }
     SAME(g.lines, 6);
 }

@@ -110,7 +110,7 @@ static void node_whose_reply_was_lost_is_cleaned_up(void **state) {
 
 /* The delete of a waiter that gave up is lost with its connection. It is sent again, or its node
  * would keep everybody out for as long as the session lasts. */
-static void node_whose_deletion_was_lost_keeps_nobody_out(void **state) {
+static void node_whose_deletion_was_lost_blocks_no_waiter(void **state) {
     rlock_client *of = proxied();
     struct owner *h = owner_new(client(), "k"), *o = owner_new(of, "k"), *short_one;
     (void)state;
@@ -741,7 +741,7 @@ int main(int argc, char **argv) {
         TEST(black_holed_holder_is_told_before_its_session_ends),
         TEST(connection_that_is_cut_loses_no_hold_and_no_waiter),
         TEST(node_whose_reply_was_lost_is_cleaned_up),
-        TEST(node_whose_deletion_was_lost_keeps_nobody_out),
+        TEST(node_whose_deletion_was_lost_blocks_no_waiter),
         TEST(acquire_that_was_given_up_makes_no_node_later),
         TEST(client_is_freed_without_waiting_for_a_stopped_server),
         TEST(server_that_comes_back_without_its_data_is_told),

@@ -211,7 +211,7 @@ static const rlock__rules rlock__of_both = {rlock__both_ask, rlock__both_heard, 
 static const char *rlock__both_refuses(void *state, const char *key, size_t len,
                                        const rlock_terms *terms, bool fencing) {
     const rlock__quorum *quorum = (const rlock__quorum *)state;
-    const char *words = terms ? "both stores together have only the mutex with one key" : NULL;
+    const char *words = terms ? "two stores combined support only a mutex with one key" : NULL;
     int i;
     for (i = 0; i < quorum->count && !words; i++) {
         const rlock__server *server = &quorum->servers[i];

@@ -1056,8 +1056,8 @@ static const char *rlock__quorum_refuses(void *state, const char *key, size_t le
     (void)state;
     (void)key;
     (void)len;
-    return terms     ? "a quorum has only the mutex with one key"
-           : fencing ? "a quorum gives no fencing numbers"
+    return terms     ? "a quorum supports only a mutex with one key"
+           : fencing ? "a quorum does not support fencing tokens"
                      : NULL;
 }
 

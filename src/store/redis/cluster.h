@@ -587,7 +587,7 @@ static rlock__node *rlock__cluster_closed(rlock__cluster *cluster) {
  * next node that was named is asked at once. */
 static void rlock__cluster_unmapped(rlock__cluster *cluster, const rlock__conn *conn,
                                     const char *why) {
-    rlock__conn_log_failure(conn, "no map of the cluster", why);
+    rlock__conn_log_failure(conn, "no slot map of the cluster", why);
     cluster->barren = true;
     if (cluster->mapped) {
         return;
@@ -616,7 +616,7 @@ static void rlock__on_slots(redisAsyncContext *ac, void *raw, void *data) {
     } else if (!rlock__slots_whole(reply)) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "unexpected reply");
     } else if (!reply->elements) { /* it was taken out of the cluster, or is not in it yet */
-        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node knows no slots");
+        rlock__conn_fail(conn, RLOCK_FAULT_BUSY, "the node has no slots");
         conn->walks =
             rlock__endpoint_more(conn->endpoint); /* another one of its name may know some */
     } else {
@@ -670,7 +670,7 @@ static void rlock__cluster_answers(rlock__cluster *cluster) {
         memset(&answer, 0, sizeof answer);
         answer.outcome = RLOCK_OUTCOME_FAULT;
         answer.fault = (rlock_fault)request->store.own[RLOCK__FAULT];
-        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no node is known for the key" : NULL;
+        answer.text = answer.fault == RLOCK_FAULT_BUSY ? "no known node has the key's slot" : NULL;
         rlock__list_remove(&request->store.link);
         cluster->events->answered(cluster->owner, request, &answer);
     }
@@ -900,7 +900,7 @@ static const char *rlock__cluster_refuses(void *state, const char *key, size_t l
     }
 #endif
     if (!why && cluster->left && slot != cluster->left_slot) {
-        why = "the keys are of several slots of the cluster; give them one hash tag {...}";
+        why = "the keys are in different cluster slots; give them one hash tag {...}";
     }
     if (why) {
         cluster->left = 0;
@@ -941,10 +941,11 @@ static void rlock__cluster_close(void *state) {
 /* Returns what is wrong with the configuration of a cluster, or NULL. */
 static const char *rlock__cluster_fault(const rlock_config *config, const char **detail) {
     if (config->host || config->unix_path || config->connect || config->sentinels) {
-        return "config.cluster with config.host, unix_path, connect or sentinels";
+        return "config.cluster cannot be combined with config.host, unix_path, connect or "
+               "sentinels";
     }
     if (config->database) {
-        return "a cluster has database 0 alone";
+        return "a cluster has only database 0";
     }
     return rlock__hosts_fault(
         config, config->cluster,

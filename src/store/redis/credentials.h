@@ -66,7 +66,7 @@ static bool rlock__credentials_again(const rlock__redis *redis, const rlock_requ
 static void rlock__credentials_push(rlock__redis *redis) {
     rlock__conn *push = &redis->push;
     if (push->state >= RLOCK__CONN_HANDSHAKE && push->credentials != redis->credentials) {
-        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "it is opened anew with new credentials");
+        rlock__conn_fail(push, RLOCK_FAULT_DOWN, "reconnecting with new credentials");
         push->renews = true;
     }
 }

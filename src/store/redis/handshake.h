@@ -250,7 +250,7 @@ static void rlock__on_connect(const redisAsyncContext *ac, int status) {
     conn->step = 0;
     tls = rlock__conn_tls(conn);
     if (tls && tls->start(tls->ctx, conn->ac, conn->endpoint->host) < 0) {
-        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS does not begin");
+        rlock__conn_fail_why(conn, RLOCK_FAULT_DOWN, "TLS cannot start");
     }
 }
 
@@ -272,7 +272,7 @@ static void rlock__conn_tend(rlock__conn *conn) {
     }
     if (conn->ac && !conn->failing &&
         rlock_io_watch(redis->client, &conn->io, conn->fd, conn->want) != 0) {
-        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop does not watch the descriptor");
+        rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "the loop cannot watch the connection");
     }
     if (conn->strayed && !conn->outstanding && !rlock__redis_owes(redis)) {
         conn->failing = true;
@@ -455,7 +455,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
     if (failed || rlock_name_resolve(conn->redis->client, &lookup->name, lookup->host) != 0) {
         rlock__dealloc(lookup->host);
         lookup->host = NULL;
-        rlock__conn_found(conn, NULL, 0, "the loop does not resolve the name");
+        rlock__conn_found(conn, NULL, 0, "the loop cannot resolve the name");
     }
 }
 

@@ -588,7 +588,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
 }
 
 static void rlock__reply_refused(rlock__conn *conn) {
-    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "a reply that nobody asked for");
+    rlock__conn_error(conn, RLOCK_FAULT_DOWN, "unexpected reply");
 }
 
 /* True if something was asked for on this connection that may be said on a sharded channel. */

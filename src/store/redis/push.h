@@ -197,7 +197,7 @@ static void rlock__track(rlock__redis *redis) {
     if (*push->run_id && *redis->commands.run_id &&
         strcmp(push->run_id, redis->commands.run_id) != 0) { /* its id is a stranger's there */
         rlock__conn_fail(push, RLOCK_FAULT_DOWN,
-                         "it reached another server than the command connection");
+                         "connected to a different server than the command connection");
         return;
     }
     if (rlock__tracks(redis) && !push->id) { /* CLIENT ID is refused */

@@ -48,7 +48,7 @@ static const char *rlock__marker_refuses(const char *prefix, bool node, const ch
     bool marker = len >= head + name && memcmp(key, prefix, head) == 0 &&
                   memcmp(key + head, RLOCK__MARKER_NAME, name) == 0 &&
                   (node ? len > head + name && key[head + name] == ':' : len == head + name);
-    return marker ? "the library keeps a marker of the quarantine at a key of this name; rename it"
+    return marker ? "the library uses a key of this name for the quarantine marker; rename it"
                   : NULL;
 }
 

@@ -48,7 +48,7 @@ static int rlock__seeds_open(const rlock_store *store, rlock_client *client,
         if (seed->url || seed->store || seed->unix_path || seed->connect || seed->sentinels ||
             seed->port < 0 || seed->port > 65535) {
             rlock_client_log(client, RLOCK_LOG_ERROR,
-                             "a node of a cluster has no address but host and port", NULL);
+                             "a cluster node needs host and port, and no other address", NULL);
             return RLOCK_ERR_ARG;
         }
     }

@@ -35,18 +35,19 @@ static const char *rlock__sentinel_fault(const rlock_config *config, const char 
     if (!config->sentinels) {
         return config->sentinel_primary || config->sentinel_username || config->sentinel_password ||
                        config->sentinel_tls
-                   ? "config.sentinel_... without config.sentinels"
+                   ? "config.sentinel_... requires config.sentinels"
                    : NULL;
     }
     if (!rlock__length(config->sentinel_primary)) {
-        return RLOCK__TEXT(
-            "config.sentinels without config.sentinel_primary, the name that they know it by");
+        return RLOCK__TEXT("config.sentinels requires config.sentinel_primary, the primary's name "
+                           "in the Sentinels");
     }
     if (config->unix_path || config->connect) {
-        return RLOCK__TEXT("config.sentinels with config.unix_path or config.connect");
+        return RLOCK__TEXT(
+            "config.sentinels cannot be combined with config.unix_path or config.connect");
     }
     if (config->sentinel_username && !config->sentinel_password) {
-        return RLOCK__TEXT("config.sentinel_username without config.sentinel_password");
+        return RLOCK__TEXT("config.sentinel_username requires config.sentinel_password");
     }
     if (config->tls && !config->sentinel_tls && !config->tls->own_name &&
         !config->trust_plain_sentinels) {
@@ -189,7 +190,7 @@ static void rlock__sentinel_judge(rlock__redis *redis, int64_t epoch) {
     if (!newer && epoch < sentinel->epoch) {
         sentinel->behind++;
         sentinel->heard = true; /* its other addresses are no other opinion */
-        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it knows an older configuration");
+        rlock__conn_fail(&sentinel->conn, RLOCK_FAULT_DOWN, "it has an older configuration");
         return;
     }
     RLOCK_ASSERT(sentinel->named && sentinel->conn.state == RLOCK__CONN_READY);
@@ -310,7 +311,8 @@ static bool rlock__sentinel_wanted(rlock__redis *redis) {
         sentinel->misled = false;
         sentinel->epoch = -1;
         if (sentinel->count > 1 && conn->state == RLOCK__CONN_READY) {
-            rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "its answer led to no primary");
+            rlock__conn_fail(conn, RLOCK_FAULT_DOWN,
+                             "the address that it gave leads to no primary");
         }
     }
     conn->wanted = true;
@@ -343,7 +345,7 @@ static void rlock__sentinel_round_ends(rlock__redis *redis) {
         rlock__sentinel_resumes(redis);
     } else if (sentinel->waited) {
         char words[RLOCK__LINE];
-        rlock__line_add(words, 0, "no Sentinel has an answer: ", conn->text);
+        rlock__line_add(words, 0, "no Sentinel gives an address: ", conn->text);
         sentinel->waited = false;
         rlock__conn_fail(&redis->commands, conn->fault, words);
         rlock__commands_failed(redis); /* no event of its own comes */

@@ -662,11 +662,11 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
             "config.prefix has a brace, which would move keys to other cluster slots");
     }
     if (config->username && !config->password) {
-        return RLOCK__TEXT("config.username without config.password");
+        return RLOCK__TEXT("config.username requires config.password");
     }
 #if RLOCK__HAS_TLS
     if (rlock__tls_lacks(config->tls) || rlock__tls_lacks(config->sentinel_tls)) {
-        return RLOCK__TEXT("config.tls lacks a hook");
+        return RLOCK__TEXT("config.tls: a required hook is NULL");
     }
 #else
     if (config->tls || config->sentinel_tls) {
@@ -691,7 +691,7 @@ static const char *rlock__redis_fault(const rlock_config *config, const char **d
     }
     *detail = config->unix_path;
     if (rlock__length(config->unix_path) > RLOCK__UNIX_PATH_MAX) {
-        return RLOCK__TEXT("config.unix_path is longer than a socket's may be");
+        return RLOCK__TEXT("config.unix_path is too long for a Unix socket");
     }
     if (!host || config->connect || config->unix_path || config->sentinels ||
         rlock__numeric(host)) {
@@ -818,7 +818,7 @@ static const char *rlock__wire_refuses(bool redisson, const char *prefix, const 
     }
     if (queued && rlock__is_own_key(prefix, key, len)) {
         return RLOCK__TEXT(
-            "the library may put a key of this name beside that of another lock; rename it");
+            "the library uses a key of this name for another lock's queue or fence; rename it");
     }
     return NULL;
 }

@@ -127,7 +127,7 @@ static const char *rlock__url_set(rlock__url *url, int i, char *text) {
         }
         rlock__set_number(config, row, value);
     }
-    return again ? " is set twice, here or as a field" : NULL;
+    return again ? " is set twice, in the URL or as a field" : NULL;
 }
 
 /* Returns the row of a parameter; -1: there is none, or it means nothing in this URL. */
@@ -181,7 +181,7 @@ static const char *rlock__url_host(rlock__url *url, char *text, char **end, int3
     url->part = "the host";
     if (*text == '[') {
         if (!*at || (at[1] && at[1] != ':') || !memchr(text, ':', (size_t)(at - text))) {
-            return " has brackets and is no IPv6 address";
+            return " has brackets but is not an IPv6 address";
         }
         *end = ++at;
     }
@@ -242,7 +242,7 @@ static const char *rlock__url_user(rlock__url *url, char *user) {
     const char *wrong;
     url->part = "the user or the password";
     if (user[strcspn(user, "/?#@")]) {
-        return " has one of / ? # @, which are %2F %3F %23 %40";
+        return " contains / ? # or @: write %2F %3F %23 %40";
     }
     url->part = "the user";
     if (!password) {
@@ -347,7 +347,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     url->part = "the scheme";
     if (!rest) {
         return !url->member && rlock__url_other(text)
-                   ? " is of another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
+                   ? " is for another engine: build with RLOCK_WITH_POSTGRES, _ZOOKEEPER or "
                      "_MARIADB, see stores/rlock_stores.h"
                    : " is not redis, rediss, unix, redis+sentinel, redis+cluster or one of these "
                      "with rediss";
@@ -364,7 +364,7 @@ static const char *rlock__url_parse(rlock__url *url, char *text) {
     }
     if (!wrong && strchr(rest, '=')) { /* it may be of a query that lost its head */
         url->part = "the address";
-        wrong = " has a =, which is %3D";
+        wrong = " contains =: write %3D";
     }
     if (!wrong && url->local) {
         url->part = "the path";

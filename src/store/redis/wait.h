@@ -145,7 +145,7 @@ static bool rlock__sync_told(rlock__redis *redis, const redisReply *reply) {
     RLOCK_ASSERT(sync->replicas > 0);
     if (counted) {
         number[rlock__digits(number, (uint64_t)(reply->integer < 0 ? 0 : reply->integer))] = 0;
-        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas have it: ", number);
+        n = rlock__line_add(sync->words, 0, "WAIT: too few replicas confirmed the write: ", number);
         number[rlock__digits(number, (uint64_t)sync->replicas)] = 0;
         rlock__line_add(sync->words, n, " of ", number);
     } else {

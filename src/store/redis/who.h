@@ -35,7 +35,8 @@ static const char *rlock__description_fault(const rlock_config *config) {
         return NULL;
     }
     if (config->client_name) {
-        return RLOCK__TEXT("config.description with config.client_name: a connection has one name");
+        return RLOCK__TEXT("config.description cannot be combined with config.client_name: a "
+                           "connection has one name");
     }
     while (good && at < end) {
         uint32_t code;
