@@ -2123,7 +2123,7 @@ static inline int rlock__zk_open(const rlock_store *store, rlock_client *client,
     wrong = rlock__zk_parse(zk, made->url);
     zk->acl = zk->password[0] ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
     if (wrong) {
-        rlock_client_log(client, RLOCK_LOG_ERROR, wrong, NULL);
+        rlock_client_log(client, RLOCK_LOG_ERROR, "the URL of ZooKeeper is not valid", wrong);
         rlock__zk_close(zk);
         return RLOCK_ERR_ARG;
     }

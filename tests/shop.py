@@ -130,6 +130,11 @@ class Shop:
         self.wait("a holder", lambda: self.state["sale"] > sale and self.state["holder"] > 0)
         return since
 
+    def is_of_a_worker(self, name):
+        """True if this word of the state describes a worker that lives."""
+        words = re.fullmatch(r"the shop, worker \d, pid (\d+)", self.state[name])
+        return words is not None and int(words.group(1)) in self.family()
+
     def verdicts(self, since):
         return [line for line in self.lines[since:] if line["kind"] in ("over", "exact")]
 
@@ -248,6 +253,7 @@ def frozen_is_refused(shop):
     shop.wait("its state", lambda: shop.state["workers"][int(frozen) - 1]["state"] == "frozen")
     other, = shop.wait_line(r"Worker (\d) holds the lock now", since)
     assert other != frozen
+    shop.wait("who holds it, in words", lambda: shop.is_of_a_worker("holds"))
     shop.wait_line(rf"Worker {frozen} goes on", since)
     lost, = shop.wait_line(rf"Worker {frozen} is notified: LOST, expired\. Its token was (\d+)", since)
     refused, newest = shop.wait_line(rf"late write of worker {frozen} is REFUSED: its token (\d+) .* than (\d+)", since)
@@ -327,8 +333,10 @@ def fair_is_exact():
     shop = Shop("--fair")
     since = shop.rush(1)
     shop.post("/freeze")
+    shop.wait("who waits, in words", lambda: shop.is_of_a_worker("waits"))
     shop.wait_line(r"Worker \d is notified: LOST, expired", since)
     shop.is_exact(since)
+    shop.wait("nobody", lambda: not shop.state["holds"] and not shop.state["waits"])
     shop.close()
 
 

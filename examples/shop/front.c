@@ -110,13 +110,13 @@ static void put_state(struct evbuffer *out, int rate) {
                         "{\"sale\":%u,\"lock\":%s,\"running\":%s,\"of\":%d,\"left\":%lld,"
                         "\"sold\":%lld,\"over\":%lld,\"buyers\":%d,\"done\":%d,\"rate\":%d,"
                         "\"waiting\":%d,\"lost\":%d,\"refused\":%d,\"server\":\"%s\",\"ours\":%s,"
-                        "\"holder\":%d,\"workers\":[",
+                        "\"holder\":%d,\"holds\":\"%s\",\"waits\":\"%s\",\"workers\":[",
                         sale.number, sale.with_lock ? "true" : "false",
                         sale.opening || sale.running ? "true" : "false", shop.stock,
                         (long long)sale.left, (long long)sale.sold,
                         (long long)(over > 0 ? over : 0), shop.buyers, sale.done, rate, waiting,
                         sale.lost, sale.refused, sale_server(), server_is_ours() ? "true" : "false",
-                        crew_holder() + 1);
+                        crew_holder() + 1, sale_holder(), sale_waiter());
     for (i = 0; i < shop.workers; i++) {
         const place *p = &board->places[i];
         evbuffer_add_printf(

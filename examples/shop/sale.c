@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "rlock.h"
+#include "rlock_libevent.h"
 #include "../data.h"
 #include "shop.h"
 
@@ -287,6 +287,63 @@ static void look_at_holds(void) {
     last = holds;
 }
 
+/* --- who has the lock, in words: what any operator is told --- */
+
+static rlock_client *operator_client;
+static bool describing;
+static char who_holds[200], who_waits[200]; /* the first of each; ready for JSON */
+
+/* A description is another program's text. */
+static void keep_words(char *into, size_t size, const char *words) {
+    size_t n = 0;
+    for (; words != NULL && *words && n + 3 < size; words++) {
+        if (*words == '"' || *words == '\\') {
+            into[n++] = '\\';
+        }
+        into[n++] = *words;
+    }
+    while (n > 0 && words != NULL && *words && ((unsigned char)into[n - 1] & 0xc0) == 0x80) {
+        n--; /* no character of several bytes is cut */
+    }
+    into[n] = 0;
+}
+
+static void on_described(rlock_client *client, const rlock_info *info, void *user) {
+    int i;
+    (void)client, (void)user;
+    describing = false;
+    who_holds[0] = who_waits[0] = 0;
+    for (i = info->status == RLOCK_OK ? (int)info->who_count : 0; i-- > 0;) {
+        const rlock_who *one = &info->who[i];
+        keep_words(one->waits ? who_waits : who_holds, sizeof who_holds,
+                   one->description ? one->description : "not connected now");
+    }
+}
+
+/* The lock of this sale has one key of two: see worker.c. */
+static void describe(void) {
+    rlock_options options = {.key = PREFIX "lock"};
+    rlock_config config = {.url = getenv("RLOCK_URL"), .loop = rlock_libevent_loop(base)};
+    if (shop.fair) {
+        options.key = PREFIX "fair-lock";
+        options.kind = RLOCK_KIND_FAIR;
+    }
+    if (operator_client == NULL && rlock_client_new(&operator_client, &config) != RLOCK_OK) {
+        return;
+    }
+    if (!describing) {
+        describing = rlock_describe(operator_client, &options, on_described, NULL) == RLOCK_OK;
+    }
+}
+
+const char *sale_holder(void) {
+    return who_holds;
+}
+
+const char *sale_waiter(void) {
+    return who_waits;
+}
+
 /* Leaves no stock behind at a server that is not the shop's own. The lock's count of fencing tokens
  * stays there: it may never go back. */
 static void clean_up(void) {
@@ -312,8 +369,11 @@ const char *sale_server(void) {
 void sale_tick(void) {
     static unsigned ticks;
 
-    if (data == NULL && ticks++ % 5 == 0) {
-        connect_data();
+    if (ticks++ % 5 == 0) {
+        if (data == NULL) {
+            connect_data();
+        }
+        describe();
     }
     if (data != NULL && sale.number != 0 && !asked) {
         asked = true;
@@ -332,6 +392,7 @@ void sale_end(void) {
         }
     }
     free(visits);
+    rlock_client_free(operator_client);
     if (data != NULL) {
         redisAsyncFree(data);
     }

@@ -130,6 +130,8 @@ bool sale_serve(struct evhttp_request *request, bool with_lock); /* one buyer; f
 void sale_hear(int worker, const news *said);
 void sale_lost_worker(int worker); /* its buyers are gone */
 const char *sale_server(void);     /* how Redis stands, in a word */
+const char *sale_holder(void);     /* the description of one that holds the lock, or "" */
+const char *sale_waiter(void);     /* of the first that waits in the queue of a fair lock */
 void sale_tick(void);
 void sale_end(void);
 

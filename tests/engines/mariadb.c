@@ -516,9 +516,9 @@ static void account_without_the_right_is_told(void **state) {
 }
 
 static void url_that_is_wrong_is_refused_without_its_password(void **state) {
-    static const char *const wrong[][2] = {{"postgres://me:s3cret@h/db", "begins with"},
-                                           {"mysql:/me:s3cret@h/db", "begins with"},
-                                           {"mysql", "begins with"},
+    static const char *const wrong[][2] = {{"postgres://me:s3cret@h/db", "expected mysql://"},
+                                           {"mysql:/me:s3cret@h/db", "expected mysql://"},
+                                           {"mysql", "expected mysql://"},
                                            {"mysql://h/db", "user"},
                                            {"mysql://:s3cret@h/db", "user"},
                                            {"mysql://me:s3cret%zz@h/db", "password"},
@@ -535,13 +535,15 @@ static void url_that_is_wrong_is_refused_without_its_password(void **state) {
                                            {"mysql://me:s3cret@h/db?nonsense=1", "socket"},
                                            {"mysql://me:s3cret@/db?socket=relative", "socket"},
                                            {"mysql://me:s3cret@/db?socket=/a&socket=/b", "socket"},
-                                           {"mysql://me:s3cret@h/db?ssl=true", "no TLS"}};
+                                           {"mysql://me:s3cret@h/db?ssl=true", "TLS is not supported"}};
     rlock_store *store = NULL;
     size_t i;
     (void)state;
     for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         url_is_refused(wrong[i][0], "the URL of MariaDB is not valid");
-        assert_non_null(strstr(kit_log_text, wrong[i][1]));
+        if (strstr(kit_log_text, wrong[i][1]) == NULL) {
+            fail_msg("%s: %s", wrong[i][0], kit_log_text);
+        }
     }
     assert_int_equal(rlock_mariadb_new(NULL, "x", 0), RLOCK_ERR_ARG);
     assert_int_equal(rlock_mariadb_new(&store, NULL, 0), RLOCK_ERR_ARG);

@@ -126,7 +126,7 @@ static void what_is_wrong_is_named(void **state) {
         {"postgres://me:" SECRET "@h/shop?poole=yes", "invalid URI query parameter"},
         {"postgres://me:" SECRET "@h/shop?apooler=yes", "invalid URI query parameter"},
         {"postgres://h1,h2,h3/x?port=1,2", "the URL of PostgreSQL needs 1 to 16 hosts"},
-        {"zookeeper://", "URL"},
+        {"zookeeper://", "the URL of ZooKeeper is not valid: expected hosts"},
         {"mysql://h/shop", "the URL of MariaDB is not valid: the user"},
         {"zookeeper://h/x?session_ms=1", "session_ms"},
         {"Postgres://h/x", "config.url: the scheme is not redis"},
