@@ -529,7 +529,7 @@ words_refused() {
 # Also where a phrase is cut by the end of a line, or of a literal. Right English, code and the licence are no such words.
 lint_refuses_the_words_of_its_list() {
     tree_to_join words
-    cp tools/lint tools/words "$tree/tools"
+    cp tools/lint tools/words tools/texts "$tree/tools"
     cp tests/tap.sh "$tree/tests"
     cp LICENSE README.md "$tree"
     words_refused '' || return 1
