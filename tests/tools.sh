@@ -539,6 +539,34 @@ lint_refuses_the_words_of_its_list() {
     words_refused 'src/base/new.h: again\nsrc/public/new.h: is released\nsrc/public/new.h: again\ndocs/page.md: that\n'
 }
 
+# anchors_refused PATH LINE WORDS: with this line at its end, lint refuses these anchors of that file.
+anchors_refused() {
+    cp "$tree/$1" "$tree/kept" 2>/dev/null || : >"$tree/kept"
+    printf '%s\n' "$2" >>"$tree/$1"
+    /usr/bin/python3 "$tree/tools/pages.py" >"$tree/found"
+    cp "$tree/kept" "$tree/$1"
+    printf "$3" | diff - "$tree/found" || { echo "planted in $1: $2"; return 1; }
+}
+
+# By the rules of GitHub: lower case, no punctuation, a hyphen for each space, -1 for a second one. A fence has no heading.
+lint_refuses_an_anchor_that_no_heading_has() {
+    tree=$work/anchors
+    mkdir -p "$tree/docs" "$tree/src/base" "$tree/tools"
+    cp tools/lint tools/pages.py "$tree/tools"
+    printf '# A page\n\n## Its `rlock_new`, *all* (and more)!\n\n## Twice\n\n## Twice\n\n```\n# none\n```\n' >"$tree/docs/page.md"
+    echo '[one](docs/page.md#its-rlock_new-all-and-more)' >"$tree/README.md"
+    echo '/* docs/page.md#twice-1. */' >"$tree/src/base/new.h"
+    anchors_refused README.md 'And [two](docs/page.md#twice-1 "with a title"), [a](docs/page.md#a-page).' '' || return 1
+    anchors_refused README.md '[three](docs/page.md#twice-2)' 'README.md: no #twice-2 in docs/page.md\n' || return 1
+    anchors_refused docs/page.md '[here](#none), [there](#twice)' 'docs/page.md: no #none in docs/page.md\n' || return 1
+    anchors_refused docs/page.md '[up](../README.md#top)' 'docs/page.md: no #top in README.md\n' || return 1
+    anchors_refused src/base/new.h '/* See docs/page.md#Twice. */' 'src/base/new.h: no #Twice in docs/page.md\n' || return 1
+    mkdir "$tree/tests" && cp tests/tap.sh "$tree/tests" || return 1
+    echo '[three](docs/page.md#twice-2)' >>"$tree/README.md"
+    "$tree/tools/lint" links >"$tree/said"
+    grep -qx '# README.md: no #twice-2 in docs/page.md' "$tree/said" || { cat "$tree/said"; return 1; }
+}
+
 # The whole in src/ has the same name as what is made of it.
 diffs_hide_the_joined_header_alone() {
     mkdir -p "$work/repository/src"
@@ -552,6 +580,7 @@ diffs_hide_the_joined_header_alone() {
 check diffs_hide_the_joined_header_alone diffs_hide_the_joined_header_alone
 check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
 check lint_refuses_the_words_of_its_list lint_refuses_the_words_of_its_list
+check lint_refuses_an_anchor_that_no_heading_has lint_refuses_an_anchor_that_no_heading_has
 
 # --- tools/mutants ---
 
