@@ -119,7 +119,7 @@ help:
 	@echo '                        into docs/stores.md; QUICK=1 only sees that it works'
 	@echo 'make bench-peers        rlock beside other libraries at the same work, into bench/PEERS.md'
 	@echo 'make join               make rlock.h of the parts in src/'
-	@echo 'make docs               the man pages and the HTML of the headers, into build/docs/'
+	@echo 'make docs               the man pages and the HTML of the headers, and all pages as HTML, into build/docs/'
 	@echo 'make lint               the checks of style and of the documents'
 	@echo 'make format             lay out the C files with clang-format, and join'
 	@echo 'make install            PREFIX=/usr/local, DESTDIR: the headers, what pkg-config and CMake read; the pages of make docs and the program of make cli if they were made'

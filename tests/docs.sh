@@ -1,5 +1,5 @@
 #!/bin/sh
-# The man pages and the HTML that tools/docs makes. What users can name is collected in other ways than it does: headers
+# The man pages and the HTML that tools/docs makes of headers and of pages in Markdown. What users can name is collected in other ways than it does: headers
 # by `make install`, macros by the preprocessor, functions and types by what the compiler says of them. Prints TAP.
 cd "$(dirname "$0")/.." || exit 1
 work=${BUILD:-build}/docs-test
@@ -135,14 +135,16 @@ nothing_private() {
     return 0
 }
 
-# Each link leads to a page, and a place in it, that is there; tags are closed in their order; nothing comes from outside.
+# Each link leads to a page, and a place in it, that is there; tags are closed in their order; nothing comes from outside,
+# but a reader may follow a link to it. Each picture is there.
 whole_html() {
     /usr/bin/python3 - "$pages/html" <<'END'
-import glob, html.parser, os, sys
-ids, links, found = {}, [], 0
+import glob, html.parser, os, re, sys
+ids, links, pictures, found = {}, [], 0, 0
 class Reader(html.parser.HTMLParser):
     def handle_starttag(self, tag, attributes):
-        if tag not in ('meta', '!doctype'):
+        global pictures
+        if tag not in ('meta', '!doctype', 'img', 'br', 'hr'):
             self.open.append(tag)
         for name, value in attributes:
             if name == 'id':
@@ -151,27 +153,74 @@ class Reader(html.parser.HTMLParser):
                 ids[self.page].add(value)
             elif name == 'href' and tag == 'a':
                 links.append((self.page, value))
+            elif name == 'src' and tag == 'img':
+                pictures += 1
+                if not os.path.isfile(os.path.join(root, os.path.dirname(self.page), value)):
+                    print(self.page, 'has no picture', value)
             elif name in ('src', 'href') or '://' in value:
                 print(self.page, 'asks for', value)
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag:
             print(self.page, 'closes', tag, 'at', self.getpos())
-for path in sorted(glob.glob(os.path.join(sys.argv[1], '*.html'))):
+root = sys.argv[1]
+for path in sorted(glob.glob(os.path.join(root, '**', '*.html'), recursive=True)):
     reader = Reader()
-    reader.page, reader.open = os.path.basename(path), []
+    reader.page, reader.open = os.path.relpath(path, root), []
     ids[reader.page] = set()
     text = open(path, encoding='ascii').read()
     reader.feed(text)
     if reader.open or 'url(' in text or '@import' in text or '<script' in text:
         print(path, 'is not whole, or asks for more')
 for page, link in links:
+    if re.match(r'https?://', link):
+        continue
     to, _, place = link.partition('#')
     found += 1
-    if (to or page) not in ids or (place and place not in ids[to or page]):
+    to = os.path.normpath(os.path.join(os.path.dirname(page), to)) if to else page
+    if to not in ids or (place and place not in ids[to]):
         print(page, 'has a dead link:', link)
-if found < 500:
-    print('only', found, 'links')
+if found < 500 or pictures < 4:
+    print('only', found, 'links,', pictures, 'pictures')
 END
+}
+
+# Each page in Markdown has its HTML, with a heading for each of its own, by the anchor of that; the contents list each page
+# once. What they list is collected by the shell, not by tools/docs.
+pages_are_there() {
+    for page in README CHANGELOG CONTRIBUTING docs/*.md; do
+        page=${page%.md}
+        [ -s "$pages/html/$page.html" ] || { echo "no $page.html"; continue; }
+        marks=$(awk '/^```/ { code = !code } !code && /^#+ /' "$page.md" | wc -l)
+        [ "$(grep -c '<h[1-6] id="' "$pages/html/$page.html")" = "$marks" ] || echo "$page.html does not have $marks headings"
+    done
+    ls "$pages/html/docs" | grep -vE '\.html$' | while read -r picture; do
+        cmp "docs/$picture" "$pages/html/docs/$picture"
+    done
+}
+
+contents_list_each_page_once() {
+    (cd "$pages/html" && find . -name '*.html' ! -path ./index.html) | sed 's|^\./||' | sort >"$work/there"
+    sed '/<nav>/d' "$pages/html/index.html" | grep -o 'href="[^"]*"' | sed 's/^href="//; s/"$//' | sort >"$work/listed"
+    diff "$work/there" "$work/listed"
+    grep -o '<h2>[^<]*' "$pages/html/index.html" | sed 's/<h2>//' | tr '\n' ' ' | grep -qx 'Start Guides Reference Internals Headers ' ||
+        echo 'the contents have other sections'
+}
+
+# A link between pages, with its anchor; one to a header; one to a file that is no page. A | of a table.
+links_are_turned() {
+    for line in 'README.html <a href="docs/guarantees.html#quarantine">' 'README.html <a href="rlock_h.html">' \
+        'README.html <span title="bench/RESULTS.md">' 'docs/first-lock.html <a href="set-up-the-server.html#the-address-of-the-server">' \
+        'docs/first-lock.html <a href="../rlock_h.html">' 'docs/guarantees.html <code>+command|info</code>' \
+        'docs/first-lock.html <code><a href="../lock-api.html#rlock_acquire">rlock_acquire</a></code>'; do
+        grep -qF "${line#* }" "$pages/html/${line%% *}" || echo "$line"
+    done
+}
+
+lacking_library_is_named() {
+    mkdir -p "$work/lacks"
+    echo 'raise ImportError' >"$work/lacks/markdown.py"
+    ! PYTHONPATH=$work/lacks tools/docs "$work/unmade" >"$work/told" 2>&1 && [ ! -e "$work/unmade" ] &&
+        [ "$(wc -l <"$work/told")" = 1 ] && grep 'python3-markdown is missing' "$work/told"
 }
 
 no_link_dangles() {
@@ -205,7 +254,8 @@ install_takes_pages() {
     mkdir -p "$work/built" && cp -R "$pages" "$work/built/docs" && installed "$work/built" &&
         grep -q '^\.TH rlock_acquire 3' "$work/tree/usr/share/man/man3/rlock_acquire.3" &&
         grep -q '^\.TH rlock_status 3' "$work/tree/usr/share/man/man3/RLOCK_ERR_BUSY.3" &&
-        [ -s "$work/tree/usr/share/man/man7/rlock.7" ] && [ -s "$work/tree/usr/share/doc/rlock/html/index.html" ]
+        [ -s "$work/tree/usr/share/man/man7/rlock.7" ] && [ -s "$work/tree/usr/share/doc/rlock/html/index.html" ] &&
+        [ -s "$work/tree/usr/share/doc/rlock/html/docs/states.svg" ]
 }
 
 # A PATH on which no python is.
@@ -232,6 +282,10 @@ check 'the sizes of docs/embedding.md are those that tools/sizes prints' silent 
 check 'nothing private has a page' silent nothing_private
 check 'every page has words of its own' silent tools/docs --bare
 check 'every link of the HTML leads somewhere, and nothing comes from outside' silent whole_html
+check 'every page in Markdown is there, with its headings and pictures' silent pages_are_there
+check 'the contents list every page once' silent contents_list_each_page_once
+check 'links between pages and to headers lead there, others are plain text' silent links_are_turned
+check 'a library that is missing is named in one line' lacking_library_is_named
 check 'every second name of a man page leads to it' silent no_link_dangles
 check 'mandoc finds no fault in the man pages' silent lints
 check 'groff finds no fault in the man pages' silent formats
@@ -240,7 +294,7 @@ check 'man opens the overview by the name alone' opens man3/rlock.3 'STATE x CAL
 check 'man opens a function' opens man3/rlock_acquire.3 'int rlock_acquire(rlock *lock, int64_t wait_ms'
 check 'man opens a struct, each member with its comment' opens man3/rlock_event.3 'int64_t remaining_ms; ACQUIRED or RENEWED with OK'
 check 'man opens a status by its own name' opens man3/RLOCK_ERR_BUSY.3 'RLOCK_ERR_BUSY = -1 held by another'
-check 'the same headers are the same pages' same_twice
+check 'the same headers and pages are the same bytes' same_twice
 check 'SOURCE_DATE_EPOCH dates the pages' dated
 check 'make install takes the pages that were made' install_takes_pages
 
