@@ -315,7 +315,7 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
     };
     rlock_loop_check_options options;
     size_t i;
-    int wrong = 0;
+    int wrong = 0, turn;
 
     if (*state != &kinds[KINDS - 1]) {
         return;
@@ -337,7 +337,10 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
         options.user = loop;
         options.patience_ms = 300;
         options.only = rows[i].check;
-        wrong += checked(&options, rows[i].why) != 1;
+        /* A busy machine calls a timer late that would have fired early. */
+        for (turn = 0; turn < 3 && checked(&options, rows[i].why) != 1; turn++) {
+        }
+        wrong += turn == 3;
     }
     faulty.planted = NO_FAULT;
     assert_int_equal(wrong, 0);

@@ -417,6 +417,9 @@ static const struct CMUnitTest singles[] = {
     CASE(client_may_be_freed_or_asked_in_the_callback_of_a_question),
     CASE(position_is_asked_with_the_token_of_who_waits),
     CASE(position_is_asked_without_a_token_when_the_wait_is_over),
+#if RLOCK__HAS_TOKENS
+    CASE(position_is_asked_without_a_token_while_another_clients_is_adopted),
+#endif
     CASE(position_of_who_does_not_wait_in_a_line_is_not_asked),
 #endif
     CASE(wrong_options_are_refused_by_handles_and_questions),

@@ -307,6 +307,26 @@ static void position_is_asked_without_a_token_when_the_wait_is_over(void **state
     scripted_settle(&g.store);
 }
 
+#if RLOCK__HAS_TOKENS
+/* The number of an adopted token is one of another client's. */
+static void position_is_asked_without_a_token_while_another_clients_is_adopted(void **state) {
+    struct owner *owner = kind_handle(RLOCK_KIND_FAIR, "key");
+    rlock_info info;
+    (void)state;
+    memset(&info, 0, sizeof info);
+    memset(&told, 0, sizeof told);
+    SAME(owner_adopt(owner, PROOF, 1000), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_RENEW)->token, 17);
+    SAME(rlock_queue_position(owner->lock, on_info, &told), RLOCK_OK);
+    idle();
+    SAME(need(RLOCK_OP_INSPECT)->token, 0);
+    reply(RLOCK_OP_INSPECT, scripted_info(&info));
+    SAME(told.count, 1);
+    reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+}
+#endif
+
 static void position_of_who_does_not_wait_in_a_line_is_not_asked(void **state) {
     struct owner *fair = kind_handle(RLOCK_KIND_FAIR, "key"), *mutex;
     (void)state;
