@@ -60,8 +60,12 @@ static void moving_is_without_two_holders(void **state) {
 }
 
 static void moving_directly_has_two_holders(void **state) {
+    int turn = 0;
     (void)state;
-    SAME(runs("moving", both_urls("--directly")), 0);
+    /* On a busy machine no process may have a turn with Redis before all have moved. */
+    while (runs("moving", both_urls("--directly")) != 0 && ++turn < 3) {
+    }
+    assert_true(turn < 3);
     says("TIMES TWO HELD");
 }
 
