@@ -22,8 +22,8 @@
  *     rlock_acquires_total         counter, by result: ok, busy, timeout, canceled, conn ...
  *     rlock_releases_total         counter, by result: ok, not_held, unknown ...
  *     rlock_losses_total           counter, by reason: expired, stolen, deleted, closed
- *     rlock_cleanups_total         counter: tokens of abandoned requests that are gone from the
- *     server rlock_connects_total, rlock_disconnects_total       counters
+ *     rlock_cleanups_total         counter: tokens of abandoned requests, gone from the server
+ *     rlock_connects_total, rlock_disconnects_total       counters
  *     rlock_holds, rlock_waiters   gauges: now
  *     rlock_least_left_seconds     gauge: the least time that was left of any hold when it was
  *                                  renewed, released or lost, of the last 5 to 10 minutes in which

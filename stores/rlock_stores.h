@@ -1,4 +1,4 @@
-/* rlock_stores.h - locks in another engine by only config.url
+/* rlock_stores.h - locks in another engine by config.url alone
  * SPDX-License-Identifier: MIT
  *
  * The file of a program that defines RLOCK_IMPLEMENTATION is compiled with a macro for each engine

@@ -306,7 +306,7 @@ static void nothing_is_left_of_a_client_that_is_freed_at_any_moment(void **state
             }
             rlock_client_free(client);
             kit_client_count--;
-            if (!kit_until(none_is_left, NULL, 2000)) {
+            if (!kit_until(none_is_left, NULL, 10000)) {
                 left++;
                 tell(ask(&server, "DEL other " EACH_KEY));
             }

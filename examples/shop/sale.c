@@ -291,19 +291,17 @@ static void look_at_holds(void) {
 
 static rlock_client *operator_client;
 static bool describing;
-static char who_holds[200], who_waits[200]; /* the first of each; ready for JSON */
+/* The first of each, ready for JSON: a description has at most 255 bytes. */
+static char who_holds[512], who_waits[512];
 
 /* A description is another program's text. */
-static void keep_words(char *into, size_t size, const char *words) {
+static void keep_words(char into[512], const char *words) {
     size_t n = 0;
-    for (; words != NULL && *words && n + 3 < size; words++) {
+    for (; *words && n < 510; words++) {
         if (*words == '"' || *words == '\\') {
             into[n++] = '\\';
         }
         into[n++] = *words;
-    }
-    while (n > 0 && words != NULL && *words && ((unsigned char)into[n - 1] & 0xc0) == 0x80) {
-        n--; /* no character of several bytes is cut */
     }
     into[n] = 0;
 }
@@ -315,7 +313,7 @@ static void on_described(rlock_client *client, const rlock_info *info, void *use
     who_holds[0] = who_waits[0] = 0;
     for (i = info->status == RLOCK_OK ? (int)info->who_count : 0; i-- > 0;) {
         const rlock_who *one = &info->who[i];
-        keep_words(one->waits ? who_waits : who_holds, sizeof who_holds,
+        keep_words(one->waits ? who_waits : who_holds,
                    one->description ? one->description : "not connected now");
     }
 }
