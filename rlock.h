@@ -4022,7 +4022,7 @@ typedef struct rlock__sync {
     char words[RLOCK__LINE];
 } rlock__sync;
 
-/* For how long the server grants nothing, by config.quarantine_ms. */
+/* For how long the server grants no lock, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
     struct rlock__redis *redis;
     int64_t ms;
@@ -7518,9 +7518,9 @@ static void rlock__redis_strays(rlock__redis *redis, const char *text) {
  * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
  *
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
- * handshake of each command connection asks how long the server has to grant nothing, counted by
+ * handshake of each command connection asks how long the server has to grant no lock, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
- * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
+ * cannot tell grants no lock either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
  *
  * A node of a cluster keeps its marker in a slot of its own: see rlock__node_mark. While a question
@@ -10376,7 +10376,7 @@ static int rlock__node_top(const rlock__node *node) {
  * long. A marker is good for the process that it names alone; so one that came with a slot from
  * another node says nothing, and no marker is a quarantine. If the name is another one now the node
  * is asked at once, and is told what is known of it: it need not wait because its slot has left.
- * A node of which no slot is known cannot have a marker, and grants nothing. */
+ * A node of which no slot is known cannot have a marker, and grants no lock. */
 static void rlock__node_mark(rlock__node *node) {
     rlock__quarantine *quarantine = node->redis->quarantine;
     char digits[21];
@@ -17560,4 +17560,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: b86d22e3d7a02ccb */
+/* tools/join makes this file of src/: edit that. Digest of all above: 3496eb4412b7f67f */

@@ -227,7 +227,7 @@ static void first_is_not_asked_while_the_second_is_down(void **state) {
 }
 
 /* Not those with which the first went down some time ago. */
-static void words_of_the_second_are_told_if_that_is_the_reason(void **state) {
+static void words_of_the_second_are_reported_if_that_is_the_reason(void **state) {
     struct owner *owner;
     (void)state;
     scripted_down(&from, RLOCK_FAULT_DOWN, "cut");
@@ -1103,7 +1103,7 @@ int main(int argc, char **argv) {
         SILENT_CASE(handshake_that_fails_is_the_end_of_the_attempt),
         SILENT_CASE(handshake_at_a_key_of_another_type_fails_nothing),
         CASE(first_is_not_asked_while_the_second_is_down),
-        CASE(words_of_the_second_are_told_if_that_is_the_reason),
+        CASE(words_of_the_second_are_reported_if_that_is_the_reason),
         CASE(second_that_goes_down_gives_the_first_back),
         CASE(yes_of_a_first_whose_connection_was_lost_does_not_count),
         CASE(one_attempt_that_the_second_refuses_gives_the_first_back),

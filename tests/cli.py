@@ -365,7 +365,7 @@ def fence_file_is_replaced_so_that_a_reader_sees_a_whole_number(place):
 
 
 @test
-def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_told_if_not(place):
+def fence_file_that_is_a_pipe_is_written_if_it_is_read_and_is_reported_if_not(place):
     path = os.path.join(place.folder, "pipe")
     os.mkfifo(path)
     code, out, err = place.says("--fence-file", path, place.key, "--", "echo", "ran")
@@ -518,7 +518,7 @@ def token_of_another_hold_takes_nothing_away(place):
 
 
 @test
-def steps_that_are_asked_for_wrongly_are_told(place):
+def steps_that_are_asked_for_wrongly_are_reported(place):
     for arguments, words in ((("renew", "key"), "a key and the token"), (("release", "key", "no token"), "not a token"),
                              (("acquire", "key", "word"), "takes one key"), (("release",), "which key"),
                              (("--at-least", "1s", "acquire", "key"), "--at-least: not with"),
@@ -678,7 +678,7 @@ def quorum_is_named_by_a_variable_or_a_file(place):
 
 
 @test
-def what_is_wrong_in_a_file_of_urls_is_told_with_its_name(place):
+def what_is_wrong_in_a_file_of_urls_is_reported_with_its_name(place):
     path = os.path.join(place.folder, "urls")
     for text, words in (("http://secret", "config.url"), ("redis://u:secret@a\n" * 3, "servers 1 and 2 have the same URL"),
                         ("".join(f"redis://h{i}\n" for i in range(16)), "bad argument"), ("redis://u:sec\0ret@a", "NUL"),
@@ -773,7 +773,7 @@ def password_of_a_pipe_is_read_once_and_stops_nothing(place):
 
 
 @test
-def what_is_wrong_with_a_password_file_is_told_and_the_password_is_not(place):
+def what_is_wrong_with_a_password_file_is_reported_and_the_password_is_not(place):
     server, path = place.own_server(), os.path.join(place.folder, "secret")
     url, missing = f"unix://job@{server.socket}", os.path.join(place.folder, "missing")
     job_has(server, "hunter2")
@@ -798,7 +798,7 @@ def what_is_wrong_with_a_password_file_is_told_and_the_password_is_not(place):
 
 
 @test
-def file_of_urls_that_changes_in_more_than_its_password_is_told(place):
+def file_of_urls_that_changes_in_more_than_its_password_is_reported(place):
     server, path = place.own_server(), os.path.join(place.folder, "urls")
     job_has(server, "first")
     says_now(path, f"unix://job:first@{server.socket}\n")
@@ -811,7 +811,7 @@ def file_of_urls_that_changes_in_more_than_its_password_is_told(place):
 
 
 @test
-def each_wrong_option_is_told_with_its_cure(place):
+def each_wrong_option_is_reported_with_its_cure(place):
     key = place.key
     for arguments, words in (
             ((), "which key"), ((key,), "which command"), ((key, "--"), "which command"),
@@ -976,7 +976,7 @@ def what_the_command_left_gets_signals_when_it_is_alone(place):
 
 
 @test
-def command_that_cannot_be_made_is_told(place):
+def command_that_cannot_be_made_is_reported(place):
     if os.geteuid() != 0:
         raise NotApplicable("it takes another user, who has no processes")
     for folder in (os.path.dirname(place.folder), os.path.dirname(place.server.socket)):
@@ -1085,7 +1085,7 @@ def keeper_is_killed(place):
 
 
 @test
-def keeper_that_is_killed_after_the_command_ended_is_told_too(place):
+def keeper_that_is_killed_after_the_command_ended_is_reported_too(place):
     machine = place.rlock(place.key, "--", "sh", "-c", 'setsid "$0" "$1" & while ! [ -s "$1" ]; do sleep 0.01; done',
                           BEAT, place.log, stderr=subprocess.PIPE, text=True)
     place.began(1)
@@ -1098,7 +1098,7 @@ def keeper_that_is_killed_after_the_command_ended_is_told_too(place):
 
 
 @test
-def system_without_proc_is_told_at_the_start(place):
+def system_without_proc_is_reported_at_the_start(place):
     if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
         raise NotApplicable("no namespaces")
     script = 'mount -t tmpfs none /proc && exec "$0" "$1" -- echo ran'
@@ -1145,7 +1145,7 @@ def grant_that_comes_late_is_renewed_before_the_command_begins(place):
 
 
 @test
-def lease_that_is_too_short_for_the_network_is_told(place):
+def lease_that_is_too_short_for_the_network_is_reported(place):
     network = place.network()
     network.slow = 0.15
     code, out, err = place.says("--lease", "200ms", "--wait", "3s", place.key, "--", "echo", "ran", url=network.url)
@@ -1153,7 +1153,7 @@ def lease_that_is_too_short_for_the_network_is_told(place):
 
 
 @test
-def lock_that_could_not_be_released_is_told(place):
+def lock_that_could_not_be_released_is_reported(place):
     server = place.own_server()
     code, _, err = place.says(place.key, "--", "sh", "-c", f"kill -STOP {server.process.pid}; exit 4")
     assert code == 4 and "not released" in err, (code, err)
@@ -1356,7 +1356,7 @@ def hundreds_that_went_away_are_ended_in_time(place):
 
 
 @test
-def who_was_told_to_end_is_ended_though_the_server_is_back(place):
+def command_that_was_told_to_end_is_ended_though_the_server_is_back(place):
     server, lease = place.own_server(), 4 * SCALE
     machine = place.beats("ignore", lease=lease)
     place.began(1)
@@ -1922,7 +1922,7 @@ def leader_does_not_wait_for_the_reader_of_notify_socket(place):
 
 
 @test
-def who_set_notify_socket_is_told(place):
+def systemd_is_notified_if_notify_socket_is_set(place):
     path = os.path.join(place.folder, "notify")
     ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     ear.bind(path)

@@ -380,7 +380,7 @@ static void comes_soon(struct owner *waiter, struct owner *holder) {
     assert_in_range(kit_now_us() - begun_us, 0, 400000); /* an offer is looked for after 250 ms */
 }
 
-static void waiters_of_each_kind_are_told_at_each_node(void **state) {
+static void waiters_of_each_kind_are_notified_at_each_node(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
                                        RLOCK_KIND_SEMAPHORE};
     rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
@@ -425,7 +425,7 @@ static void notification_is_heard_once_however_many_nodes_deliver_it(void **stat
 }
 
 /* Handles that are made when the node pushes already know it at once. */
-static void hold_that_is_taken_away_is_told_of(void **state) {
+static void hold_that_is_taken_away_is_reported(void **state) {
     rlock_client *ours = client_that_listens(), *theirs = client_that_listens();
     struct owner *first = owner_new(ours, key_at(1, "first")), *other, *second;
     const char *key = key_at(1, "second");
@@ -1737,7 +1737,7 @@ static void what_a_cluster_does_not_have_is_refused(void **state) {
 }
 
 /* A server that is no cluster says so, and so do we. */
-static void server_that_is_no_cluster_is_told_of(void **state) {
+static void server_that_is_no_cluster_is_reported(void **state) {
     static struct server alone;
     char seeds[32];
     struct owner *holder;
@@ -1791,10 +1791,10 @@ int main(int argc, char **argv) {
         CASE(only_nodes_whose_keys_are_wanted_are_connected_to),
         CASE(slot_that_has_moved_is_followed),
 #if RLOCK__HAS_KINDS
-        CASE(waiters_of_each_kind_are_told_at_each_node),
+        CASE(waiters_of_each_kind_are_notified_at_each_node),
         CASE(notification_is_heard_once_however_many_nodes_deliver_it),
 #endif
-        CASE(hold_that_is_taken_away_is_told_of),
+        CASE(hold_that_is_taken_away_is_reported),
 #if RLOCK__HAS_KINDS
         CASE(questions_go_to_the_node_of_their_key),
 #endif
@@ -1839,7 +1839,7 @@ int main(int argc, char **argv) {
 #if RLOCK__HAS_TEXTS
         CASE(what_a_cluster_does_not_have_is_refused),
 #endif
-        CASE(server_that_is_no_cluster_is_told_of),
+        CASE(server_that_is_no_cluster_is_reported),
         CASE(nobody_at_the_seeds_is_no_connection),
 #if RLOCK__HAS_URL
         CASE(url_names_some_nodes),

@@ -357,7 +357,7 @@ void key_is_as_long_as_its_view(void **) {
  * Loss
  */
 
-void loss_is_told_and_its_hold_is_none_any_more(void **) {
+void loss_is_reported_and_its_hold_is_none_any_more(void **) {
     hold mine;
     now->lock->acquire(5s, 20ms, [&](hold got) { mine = std::move(got); });
     now->until([&] { return !now->losses.empty(); });
@@ -642,7 +642,7 @@ void credentials_reach_the_store_of_the_client(void **) {
     assert_int_equal(now->client->set_credentials(nullptr, "secret"), RLOCK_ERR_ARG);
 }
 
-void shutdown_tells_the_holder_and_the_waiter(void **) {
+void shutdown_notifies_the_holder_and_the_waiter(void **) {
     hold mine;
     result waited;
     int closed = 0;
@@ -1344,7 +1344,7 @@ const row rows[] = {
     ROW(call_that_is_refused_returns_why, 0, all),
     ROW(what_cannot_be_made_says_why_in_each_call, 0, 1),
     ROW(key_is_as_long_as_its_view, 0, 1),
-    ROW(loss_is_told_and_its_hold_is_none_any_more, 0, all),
+    ROW(loss_is_reported_and_its_hold_is_none_any_more, 0, all),
     ROW(on_lost_of_the_options_is_called_where_there_is_no_callable, 0, 1),
     ROW(hold_of_before_does_not_release_the_next, 0, all),
     ROW(nested_holds_are_released_one_by_one, 0, all),
@@ -1356,7 +1356,7 @@ const row rows[] = {
     ROW(what_a_callback_throws_comes_out_of_the_loop_and_the_client_goes_on, 0, 1),
     ROW(what_a_callback_throws_comes_out_of_the_loop_and_the_client_goes_on, 2, all),
     ROW(locks_and_clients_can_be_moved_under_their_operations, 0, all),
-    ROW(shutdown_tells_the_holder_and_the_waiter, 0, all),
+    ROW(shutdown_notifies_the_holder_and_the_waiter, 0, all),
     ROW(drain_waits_for_the_holder_and_may_be_cut_short, 0, all),
     ROW(credentials_reach_the_store_of_the_client, 0, all),
     ROW(pending_can_be_asked_whether_it_is_done, 0, all),

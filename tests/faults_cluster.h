@@ -267,7 +267,7 @@ static void map_that_is_none_is_asked_for_again(void **state) {
 }
 
 /* Before there is a map the refusal ends who does not wait; after that it is told in the log. */
-static void map_that_is_refused_is_told(void **state) {
+static void map_that_is_refused_is_reported(void **state) {
     static const char refusal[] = "-ERR This instance has cluster support disabled\r\n";
     rlock_config config = fleet_begins();
     rlock_client *client = kit_client(&config);
@@ -1328,7 +1328,7 @@ static void node_that_owes_a_map_is_not_asked_for_another(void **state) {
 }
 
 /* Its keys are refused for now, and why is in the log; who waits is served by the next node. */
-static void name_of_a_node_that_cannot_be_looked_up_is_told(void **state) {
+static void name_of_a_node_that_cannot_be_looked_up_is_reported(void **state) {
     rlock_config config = fleet_begins();
     rlock_client *client;
     const char *key = key_of(0, 8191);

@@ -364,7 +364,7 @@ static void port_of_a_name_that_is_not_found_is_not_shown(void **state) {
 
 /* One name is resolved at a time. The waiters are told that it takes long; a late answer is
  * used. */
-static void name_that_takes_long_is_told_and_waited_for(void **state) {
+static void name_that_takes_long_is_reported_and_waited_for(void **state) {
     struct sockaddr_in6 in6;
     struct sockaddr other;
     rlock_client *client;
@@ -807,7 +807,7 @@ static void patience_with_a_silent_address_grows_up_to_the_command_timeout(void 
 }
 
 /* Who does not wait is told when one command timeout has passed, though the walk goes on. */
-static void walk_that_takes_long_is_told_on_its_way(void **state) {
+static void walk_that_takes_long_is_reported_on_its_way(void **state) {
     static const uint32_t list[] = {DEAF, DEAF, DEAF, DEAF, DEAF, DEAF, DEAF, GOOD};
     int port, fds[3];
     struct owner *o, *tried;
@@ -830,7 +830,7 @@ static void walk_that_takes_long_is_told_on_its_way(void **state) {
 }
 
 /* Another address has the same users. */
-static void refused_password_is_told_without_trying_other_addresses(void **state) {
+static void refused_password_is_reported_without_trying_other_addresses(void **state) {
     static const uint32_t list[] = {GOOD, SHUT};
     rlock_config config;
     struct owner *o;

@@ -424,7 +424,7 @@ static void server_that_closes_at_once_is_not_stormed(void **state) {
 }
 
 /* How other servers than the one of this machine say it. */
-static void refusal_inside_a_script_is_told_in_every_wording(void **state) {
+static void refusal_inside_a_script_is_reported_in_every_wording(void **state) {
     static const struct lie lies[] = {
         {"EVALSHA",
          "-ERR The user executing the script can't run this command or subcommand script: 1f, on "

@@ -4,7 +4,7 @@
 
 #include "proxy.h"
 
-static void black_holed_holder_is_told_by_its_deadline(void **state) {
+static void black_holed_holder_is_notified_by_its_deadline(void **state) {
     struct owner *o[2];
     int64_t start = kit_now_us();
     size_t i;

@@ -318,8 +318,8 @@ static void subscription_to_a_channel_that_is_not_ours_ends_the_connection(void 
 
 /* An ACL may allow one channel and not the other. What is refused is tried again only on the next
  * connection; a waiter that needs it polls. */
-static void
-who_may_not_listen_to_its_own_channel_is_told_of_changes_and_polls_for_its_turn(void **state) {
+static void waiter_that_may_not_listen_to_its_own_channel_hears_of_changes_and_polls_for_its_turn(
+    void **state) {
     struct owner *o;
 
     (void)state;

@@ -137,7 +137,7 @@ static void quarantine_lets_a_hold_be_handed_over(void **state) {
     assert_int_equal(stage_wait(next, RLOCK_ACQUIRED, 10), RLOCK_OK);
 }
 
-static void server_that_cannot_tell_grants_nothing(void **state) {
+static void server_that_cannot_tell_grants_no_lock(void **state) {
     static const struct {
         const char *answer, *words;
     } rows[] = {
@@ -440,7 +440,7 @@ static const char *notes_what_is_known(const struct stage_conn *conn, const stru
 
 /* Whether it is another process, or has another history, the marker and the client decide
  * together; of a node that does not say what it is the client knows nothing. */
-static void node_is_told_what_is_known_of_it(void **state) {
+static void node_is_notified_of_what_is_known_of_it(void **state) {
     static const char other[] = "$69\r\nrole:master\r\nmaster_replid:"
                                 "1357913579135791357913579135791357913579\r\n\r\n";
     rlock_client *client = quarantined_node(":3000\r\n");

@@ -303,7 +303,7 @@ static void name_of_a_user_or_a_key_is_no_code(void **state) {
 }
 
 /* The same on the real server, in its own words: inside a script and before it. */
-static void users_and_keys_with_the_names_of_codes_are_told_as_any_other(void **state) {
+static void users_and_keys_with_the_names_of_codes_are_reported_as_any_other(void **state) {
     static const char *const names[] = {"ROOMS:script", "OOM:script", "READONLY:script",
                                         "MOVED:script"};
     static const char *const rules[] = {"-get -hexists -set", "-eval -evalsha -set"};

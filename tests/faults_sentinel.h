@@ -280,7 +280,7 @@ static void sentinel_without_an_answer_is_followed_by_the_next(void **state) {
     }
 }
 
-static void silence_of_all_sentinels_is_told(void **state) {
+static void silence_of_all_sentinels_is_reported(void **state) {
     static const struct {
         int mode;
         const char *words;
@@ -461,7 +461,7 @@ static void hidden_epoch_is_done_without(void **state) {
 }
 
 /* So do they where what is said of the primary has no epoch, or is no list of names and values. */
-static void epoch_that_is_not_told_is_done_without(void **state) {
+static void epoch_that_is_not_known_is_done_without(void **state) {
     static const char *const rows[] = {
         "*0\r\n",
         "+OK\r\n",
@@ -655,7 +655,7 @@ static void each_gets_its_own_password_alone(void **state) {
 }
 
 /* What Sentinels refuse is told like what servers refuse. */
-static void password_that_the_sentinels_refuse_is_told(void **state) {
+static void password_that_the_sentinels_refuse_is_reported(void **state) {
     rlock_config config = quay_begins();
     struct owner *o;
     int i;
@@ -924,7 +924,7 @@ static void number_does_not_wait_for_the_name_before(void **state) {
 }
 
 /* A name that is told late, while a Sentinel is asked, may be that of an old primary. */
-static void name_that_is_told_while_a_sentinel_is_asked_leads_nowhere(void **state) {
+static void name_that_is_reported_while_a_sentinel_is_asked_leads_nowhere(void **state) {
     rlock_config config = quay_begins();
     rlock_client *client = kit_client(&config);
     struct owner *o = owner_new(client, "k");

@@ -279,7 +279,7 @@ static void server_out_of_memory_refuses_acquires_alone(void **state) {
     put_to_every_operation(&f);
 }
 
-static void permission_taken_in_mid_run_is_told(void **state) {
+static void permission_taken_in_mid_run_is_reported(void **state) {
     static const struct fault f = {
         permission_is_taken, user_may_do_everything, "NOPERM", RLOCK_ERR_AUTH,
         RLOCK_ERR_AUTH,      RLOCK_ERR_AUTH,         false,    false};
@@ -288,7 +288,7 @@ static void permission_taken_in_mid_run_is_told(void **state) {
     put_to_every_operation(&f);
 }
 
-static void password_changed_in_mid_run_is_told(void **state) {
+static void password_changed_in_mid_run_is_reported(void **state) {
     static const struct fault f = {
         password_is_changed, user_may_do_everything, "WRONGPASS", RLOCK_ERR_AUTH,
         RLOCK_ERR_AUTH,      RLOCK_ERR_AUTH,         false,       false};
@@ -323,7 +323,7 @@ static void server_with_too_many_clients_refuses_for_now(void **state) {
 }
 
 /* It must not matter whether the client sees the refusal or the end of the connection first. */
-static void full_server_is_told_with_its_words_every_time(void **state) {
+static void full_server_is_reported_with_its_words_every_time(void **state) {
     int i;
 
     (void)state;
@@ -390,7 +390,7 @@ static void silent_listener_is_no_connection(void **state) {
     close(fd);
 }
 
-static void wrong_password_is_told(void **state) {
+static void wrong_password_is_reported(void **state) {
     rlock_config config = kit_config(&server);
 
     (void)state;
@@ -399,7 +399,7 @@ static void wrong_password_is_told(void **state) {
     never_connected(&config, RLOCK_ERR_AUTH);
 }
 
-static void missing_password_is_told(void **state) {
+static void missing_password_is_reported(void **state) {
     rlock_config config = kit_config(&server);
     struct owner *o;
 
@@ -467,7 +467,7 @@ static void key_of_another_type_is_refused_or_lost_and_left_alone(void **state) 
  * The server dies, stalls, or loses its connections
  */
 
-static void server_killed_without_data_tells_the_holder(void **state) {
+static void server_killed_without_data_notifies_the_holder(void **state) {
     rlock_wire wire = wire_of(state);
     rlock_config config = kit_config(&server);
     rlock_client *client;

@@ -290,7 +290,7 @@ def lock_of_redis_py_that_runs_out_goes_to_rlock(server, r):
 
 
 @test
-def deletion_by_hand_tells_an_rlock_holder_within_20_ms(server, r):
+def deletion_by_hand_notifies_an_rlock_holder_within_20_ms(server, r):
     took = []
     for i in range(3):
         ours = Peer(server, "string", f"k{i}")
@@ -306,7 +306,7 @@ def deletion_by_hand_tells_an_rlock_holder_within_20_ms(server, r):
 
 
 @test
-def lock_taken_by_redis_py_after_a_deletion_is_told_as_loss(server, r):
+def lock_taken_by_redis_py_after_a_deletion_is_reported_as_loss(server, r):
     ours = Peer(server, "string", "k")
     assert ours.acquire(lease=0).status == OK  # the watchdog looks every half second
     pipe = r.pipeline()
@@ -411,7 +411,7 @@ def watchdog_of_rlock_keeps_redisson_out(server, r):
 
 
 @test
-def forced_unlock_by_redisson_tells_the_rlock_holder_within_20_ms(server, r):
+def forced_unlock_by_redisson_notifies_the_rlock_holder_within_20_ms(server, r):
     took = []
     for i in range(3):
         theirs, ours = RedissonModel(server, f"k{i}"), Peer(server, "redisson", f"k{i}")

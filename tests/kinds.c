@@ -357,7 +357,7 @@ static void fair_fences_rise_and_renewals_extend(void **state) {
     assert_true(num(ask(&server, "PTTL rlock:{k}:fence")) > 80000000);
 }
 
-static void fair_a_deleted_key_is_told_at_once(void **state) {
+static void fair_a_deleted_key_is_reported_at_once(void **state) {
     rlock_client *client = client_new();
     struct owner *a = owner_of(client, RLOCK_KIND_FAIR);
 
@@ -830,7 +830,7 @@ static void set_that_loses_one_key_lets_the_others_go(void **state) {
  * Questions
  */
 
-static void force_release_is_told_to_the_holders_as_deleted(void **state) {
+static void force_release_is_reported_to_the_holders_as_deleted(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
                                        RLOCK_KIND_READ, RLOCK_KIND_SEMAPHORE};
     rlock_client *client = client_new(), *operator_ = client_new();
@@ -863,7 +863,7 @@ static void force_release_is_told_to_the_holders_as_deleted(void **state) {
     }
 }
 
-static void force_release_serves_the_queue_and_is_told_as_deleted(void **state) {
+static void force_release_serves_the_queue_and_is_reported_as_deleted(void **state) {
     rlock_client *client = client_new(), *other = client_new();
     rlock_options options = of_kind(RLOCK_KIND_FAIR, 0, 0);
     struct owner *holder = owner_of(client, RLOCK_KIND_FAIR),
@@ -880,7 +880,7 @@ static void force_release_serves_the_queue_and_is_told_as_deleted(void **state) 
     assert_int_equal(owner_wait(next, RLOCK_ACQUIRED, 500), RLOCK_OK);
 }
 
-static void force_release_is_told_to_holders_and_waiters_of_the_same_client(void **state) {
+static void force_release_is_reported_to_holders_and_waiters_of_the_same_client(void **state) {
     static const rlock_kind kinds[] = {RLOCK_KIND_MUTEX, RLOCK_KIND_FAIR, RLOCK_KIND_WRITE,
                                        RLOCK_KIND_SEMAPHORE};
     rlock_client *client = client_new();
@@ -1699,7 +1699,7 @@ int main(int argc, char **argv) {
         TEST(waiter_whose_offer_passed_leaves_the_queue_when_it_cancels),
         TEST(fair_fences_rise_and_renewals_extend),
         TEST(client_of_0_1_0_on_the_same_key_is_as_documented),
-        TEST(fair_a_deleted_key_is_told_at_once),
+        TEST(fair_a_deleted_key_is_reported_at_once),
         TEST(fair_without_push_is_polled_for),
         TEST(fair_waiters_survive_a_lost_connection),
         TEST(fair_own_waiters_in_a_row_are_not_called),
@@ -1719,9 +1719,9 @@ int main(int argc, char **argv) {
         TEST(fence_of_a_set_becomes_the_counter_of_each_of_its_keys),
         TEST(freed_client_lets_go_of_each_kind_on_a_server_that_forgot_its_scripts),
         TEST(set_that_loses_one_key_lets_the_others_go),
-        TEST(force_release_is_told_to_the_holders_as_deleted),
-        TEST(force_release_serves_the_queue_and_is_told_as_deleted),
-        TEST(force_release_is_told_to_holders_and_waiters_of_the_same_client),
+        TEST(force_release_is_reported_to_the_holders_as_deleted),
+        TEST(force_release_serves_the_queue_and_is_reported_as_deleted),
+        TEST(force_release_is_reported_to_holders_and_waiters_of_the_same_client),
         TEST(force_release_is_not_overtaken_by_an_acquire_of_the_same_client),
         TEST(force_release_of_a_hold_that_is_too_young_to_be_called_is_found),
         TEST(questions_that_cannot_be_asked_are_refused_or_end),

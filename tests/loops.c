@@ -1367,7 +1367,7 @@ static void watchdog_outlives_the_lease(void **state) {
     rlock_client_free(client);
 }
 
-static void deleted_key_is_told_before_the_deadline(void **state) {
+static void deleted_key_is_reported_before_the_deadline(void **state) {
     rlock_client *client = new_client(NULL, 3000);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "deleted", &lost);
@@ -1388,7 +1388,7 @@ static void deleted_key_is_told_before_the_deadline(void **state) {
     rlock_client_free(client);
 }
 
-static void deadline_is_told_with_a_frozen_server(void **state) {
+static void deadline_is_reported_with_a_frozen_server(void **state) {
     rlock_client *client = new_client(NULL, 300);
     note got = {0}, lost = {0};
     rlock *lock = new_lock(client, "frozen", &lost);
@@ -1420,7 +1420,7 @@ static void try_with(const rlock_config *config, int status) {
     rlock_client_free(client);
 }
 
-static void refused_connection_is_told(void **state) {
+static void refused_connection_is_reported(void **state) {
     rlock_config config;
 
     (void)state;
@@ -1854,7 +1854,7 @@ static void several_keys_are_all_or_none(void **state) {
     rlock_client_free(other);
 }
 
-static void questions_are_answered_and_force_is_told(void **state) {
+static void questions_are_answered_and_force_is_reported(void **state) {
     rlock_options options = of_kind(RLOCK_KIND_SEMAPHORE);
     rlock_client *client = new_client(NULL, 0), *asker = new_client(NULL, 0);
     note lost = {0};
@@ -1920,10 +1920,10 @@ static const struct CMUnitTest each[] = {
     ALONE(open_without_memory_fails_and_leaves_nothing),
     ALONE(watch_that_fails_says_so_and_leaves_nothing),
     ALONE(timer_cannot_be_refused),
-    ALONE(names_are_told_with_their_addresses_in_order),
-    ALONE(name_is_not_told_after_close),
-    ALONE(name_that_is_answered_is_not_told_after_close),
-    ALONE(name_that_is_told_may_close_all),
+    ALONE(names_are_reported_with_their_addresses_in_order),
+    ALONE(name_is_not_reported_after_close),
+    ALONE(name_that_is_answered_is_not_reported_after_close),
+    ALONE(name_that_is_reported_may_close_all),
     ALONE(names_are_asked_for_at_once),
     ALONE(name_without_memory_is_refused_and_not_heard_of),
     ALONE(lookup_bears_calls_that_come_too_early),
@@ -1941,9 +1941,9 @@ static const struct CMUnitTest each[] = {
     LIBRARY(several_clients_take_turns),
     LIBRARY(loop_that_is_run_inside_a_callback_goes_on),
     LIBRARY(watchdog_outlives_the_lease),
-    LIBRARY(deleted_key_is_told_before_the_deadline),
-    LIBRARY(deadline_is_told_with_a_frozen_server),
-    LIBRARY(refused_connection_is_told),
+    LIBRARY(deleted_key_is_reported_before_the_deadline),
+    LIBRARY(deadline_is_reported_with_a_frozen_server),
+    LIBRARY(refused_connection_is_reported),
     LIBRARY(frees_in_every_callback_in_memory),
     LIBRARY(frees_in_every_callback_on_redis),
     LIBRARY(shutdown_ends),
@@ -1955,10 +1955,10 @@ static const struct CMUnitTest each[] = {
     LIBRARY(readers_share_and_a_writer_is_alone),
     LIBRARY(semaphore_gives_out_what_it_has),
     LIBRARY(several_keys_are_all_or_none),
-    LIBRARY(questions_are_answered_and_force_is_told),
+    LIBRARY(questions_are_answered_and_force_is_reported),
     LIBRARY(contract_is_kept_by_rlock_loop_check),
     LIBRARY(planted_faults_are_found_by_rlock_loop_check),
-    LIBRARY(missing_hook_is_told_by_rlock_loop_check),
+    LIBRARY(missing_hook_is_reported_by_rlock_loop_check),
     LIBRARY(contract_is_kept_by_a_loop_with_a_callback_for_reading_and_one_for_writing),
 };
 #define EACH (sizeof each / sizeof each[0])

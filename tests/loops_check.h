@@ -346,7 +346,7 @@ static void planted_faults_are_found_by_rlock_loop_check(void **state) {
     assert_int_equal(wrong, 0);
 }
 
-static void missing_hook_is_told_by_rlock_loop_check(void **state) {
+static void missing_hook_is_reported_by_rlock_loop_check(void **state) {
     rlock_loop_check_options options;
 
     if (*state != &kinds[KINDS - 1]) {

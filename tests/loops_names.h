@@ -174,7 +174,7 @@ static int asks(void *asker, size_t i, const char *host) {
     return hooks.resolve(asker, &askers[i].name, host);
 }
 
-static void names_are_told_with_their_addresses_in_order(void **state) {
+static void names_are_reported_with_their_addresses_in_order(void **state) {
     static const struct {
         const char *host, *words;
     } rows[] = {
@@ -210,7 +210,7 @@ static int open_descriptors(void) {
 }
 
 /* The thread is left behind, and nothing else: no descriptor, no memory, no signal. */
-static void name_is_not_told_after_close(void **state) {
+static void name_is_not_reported_after_close(void **state) {
     int before = open_descriptors();
 
     (void)state;
@@ -231,7 +231,7 @@ static void name_is_not_told_after_close(void **state) {
 }
 
 /* The answer is there, and the loop has not looked yet. */
-static void name_that_is_answered_is_not_told_after_close(void **state) {
+static void name_that_is_answered_is_not_reported_after_close(void **state) {
     int before = open_descriptors();
 
     (void)state;
@@ -255,7 +255,7 @@ static void hear_name_and_close(rlock_name *name, const struct sockaddr *const *
     hooks.close(opened[1]);
 }
 
-static void name_that_is_told_may_close_all(void **state) {
+static void name_that_is_reported_may_close_all(void **state) {
     int before = open_descriptors();
     size_t i;
 

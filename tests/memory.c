@@ -219,7 +219,7 @@ static void client_made_after_the_clock_stepped_back_holds_for_its_lease(void **
     SAME(third->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_BUSY);
 }
 
-static void frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws(void **state) {
+static void frozen_holder_is_succeeded_after_its_lease_and_notified_when_it_thaws(void **state) {
     struct owner *first = holder(0, "key", 0), *next = waiter(1, "key", RLOCK_FOREVER);
     (void)state;
     freeze(0, true);
@@ -707,7 +707,7 @@ static void stall_990_ms(struct owner *owner, const rlock_event *event) {
 
 /* Its local deadline passed before it could be told, the key's lease did not: it is asked for once
  * more with the same token, and is no other's. */
-static void grant_told_too_late_is_asked_for_again_and_got(void **state) {
+static void grant_reported_too_late_is_asked_for_again_and_got(void **state) {
     struct owner *slow = handle(0, "slow"), *late = handle(0, "late"), *rival = handle(1, "late");
     int64_t begun_us = now_us();
     (void)state;
@@ -840,7 +840,7 @@ int main(int argc, char **argv) {
         CASE(stores_are_independent),
         CASE(clock_that_steps_back_makes_no_second_holder),
         CASE(client_made_after_the_clock_stepped_back_holds_for_its_lease),
-        CASE(frozen_holder_is_succeeded_after_its_lease_and_told_when_it_thaws),
+        CASE(frozen_holder_is_succeeded_after_its_lease_and_notified_when_it_thaws),
         CASE(late_release_does_not_take_the_key_from_its_next_holder),
         CASE(shorter_renewal_lowers_the_deadline_and_not_the_servers_lease),
         CASE(single_tries_find_an_expired_key_free),
@@ -857,7 +857,7 @@ int main(int argc, char **argv) {
         CASE(token_is_gone_once_its_key_is_forgotten),
         CASE(key_may_be_watched_before_anybody_had_it),
         CASE(watch_without_memory_fails_and_harms_no_other_watch),
-        CASE(grant_told_too_late_is_asked_for_again_and_got),
+        CASE(grant_reported_too_late_is_asked_for_again_and_got),
 #if RLOCK__HAS_KINDS
         CASE(fair_a_dead_holder_is_followed_within_its_lease_and_a_moment),
         CASE(fair_waiter_that_misses_its_turn_is_followed_by_the_next),

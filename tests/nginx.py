@@ -440,7 +440,7 @@ def who_is_refused_takes_no_lock_and_nobody_goes_round_it(redis, _):
 
 
 @test
-def mistakes_in_the_configuration_are_told_before_it_runs(redis, _):
+def mistakes_in_the_configuration_are_reported_before_it_runs(redis, _):
     rows = (
         (None, "rlock k;", "", 'need a "rlock_server"'),
         (None, "", "rlock_elect k;", 'need a "rlock_server"'),

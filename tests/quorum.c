@@ -680,7 +680,7 @@ static void waiter_gets_it_when_a_majority_comes_up(void **state) {
     assert_true(kit_stats(kit_clients[0]).up);
 }
 
-static void password_refused_by_most_is_told_and_by_one_is_not(void **state) {
+static void password_refused_by_most_is_reported_and_by_one_is_not(void **state) {
     rlock_config nodes[SERVERS], config = kit_config(&servers[0]);
     struct owner *o;
     int i, wrong;
@@ -1139,7 +1139,7 @@ int main(int argc, char **argv) {
         TEST(minority_grants_no_lock),
         TEST(two_addresses_of_one_server_are_not_two_votes),
         TEST(waiter_gets_it_when_a_majority_comes_up),
-        TEST(password_refused_by_most_is_told_and_by_one_is_not),
+        TEST(password_refused_by_most_is_reported_and_by_one_is_not),
         TEST(long_words_of_a_server_are_cut),
 #if RLOCK__HAS_KINDS
         TEST(operator_sees_and_forces_what_a_majority_holds),

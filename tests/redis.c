@@ -380,7 +380,7 @@ static void renewals_go_alone_where_a_batch_is_refused(void **state) {
 }
 
 /* The server forgets the script in between. */
-static void batch_of_renewals_is_told_its_script_again(void **state) {
+static void batch_of_renewals_sends_its_script_again(void **state) {
     static struct owner *o[MANY];
     rlock_config config = kit_config(&server);
     rlock_client *client;
@@ -1103,7 +1103,7 @@ static void connections_are_reported_with_their_address_and_closed_by_exec(void 
     assert_string_equal(links.text, "closed by the client");
 }
 
-static void fork_as_it_is_told_of_the_end(void *user, const rlock_report *report) {
+static void fork_in_the_callback_of_the_end(void *user, const rlock_report *report) {
     pid_t *child = (pid_t *)user;
 
     if (report->kind == RLOCK_REPORT_DISCONNECTED && *child < 0) {
@@ -1120,7 +1120,7 @@ static void client_that_is_freed_may_fork_as_its_connections_are_reported(void *
     int status;
 
     (void)state;
-    config.on_event = fork_as_it_is_told_of_the_end;
+    config.on_event = fork_in_the_callback_of_the_end;
     config.event_user = &child;
     client = kit_client(&config);
     o = owner_new(client, "k");
@@ -1259,7 +1259,7 @@ static void deletion_by_hand_wakes_a_waiter_within_20_ms(void **state) {
     assert_true(kit_median(took, ROUNDS) <= BOUND_US);
 }
 
-static void old_holder_is_told_of_its_loss_within_20_ms(void **state) {
+static void old_holder_is_notified_of_its_loss_within_20_ms(void **state) {
     rlock_wire wire = wire_of(state);
     int64_t took[ROUNDS], start;
     int i;
@@ -1285,7 +1285,7 @@ static void old_holder_is_told_of_its_loss_within_20_ms(void **state) {
     assert_true(kit_median(took, ROUNDS) <= BOUND_US);
 }
 
-static void old_holder_is_told_that_its_key_was_stolen(void **state) {
+static void old_holder_is_notified_that_its_key_was_stolen(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *o = owner_new(client, "k");
     int64_t start;
@@ -1362,7 +1362,7 @@ static void full_table_of_tracked_keys_keeps_no_news_for_long(void **state) {
     tell(ask(&server, "CONFIG SET tracking-table-max-keys 1000000"));
 }
 
-static void flushall_wakes_waiters_and_tells_holders(void **state) {
+static void flushall_wakes_waiters_and_notifies_holders(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
 
@@ -1537,7 +1537,7 @@ static void fence_counter_of_another_type_leaves_no_key(void **state) {
 }
 
 /* What the ACL forbids inside a script is no reason to wait for ever. */
-static void command_forbidden_inside_a_script_is_told(void **state) {
+static void command_forbidden_inside_a_script_is_reported(void **state) {
     static const struct {
         rlock_wire wire;
         const char *rule;
@@ -1795,7 +1795,7 @@ static void acquire_unanswered_on_a_killed_connection_is_cleaned_up(void **state
     is_clean_and_shuts_down(client);
 }
 
-static void shutdown_tells_everybody_and_leaves_no_key(void **state) {
+static void shutdown_notifies_everybody_and_leaves_no_key(void **state) {
     rlock_client *client = client_on(RLOCK_WIRE_STRING);
     struct owner *holder = owner_new(client, "held"), *waiter = owner_new(client, "k");
 
@@ -2159,7 +2159,7 @@ int main(int argc, char **argv) {
         TEST(renewals_for_leases_of_two_lengths_keep_them_apart),
         TEST(renewal_in_a_batch_finds_what_is_gone_stolen_or_no_lock),
         TEST(renewals_go_alone_where_a_batch_is_refused),
-        TEST(batch_of_renewals_is_told_its_script_again),
+        TEST(batch_of_renewals_sends_its_script_again),
         TEST(commands_of_one_turn_leave_together),
         ON_EACH_WIRE(warm_handle_allocates_nothing),
         ON_EACH_WIRE(waiting_costs_no_polling),
@@ -2196,11 +2196,11 @@ int main(int argc, char **argv) {
         TEST(callback_longer_than_the_command_timeout_does_no_harm),
         TEST(connection_of_another_server_process_is_never_killed),
         ON_EACH_WIRE(deletion_by_hand_wakes_a_waiter_within_20_ms),
-        ON_EACH_WIRE(old_holder_is_told_of_its_loss_within_20_ms),
-        TEST(old_holder_is_told_that_its_key_was_stolen),
+        ON_EACH_WIRE(old_holder_is_notified_of_its_loss_within_20_ms),
+        TEST(old_holder_is_notified_that_its_key_was_stolen),
         ON_EACH_WIRE(expiry_of_a_foreign_lock_wakes_a_waiter),
         TEST(full_table_of_tracked_keys_keeps_no_news_for_long),
-        TEST(flushall_wakes_waiters_and_tells_holders),
+        TEST(flushall_wakes_waiters_and_notifies_holders),
         ON_EACH_WIRE(release_of_another_client_wakes_a_waiter),
         TEST(string_wire_publishes_nothing),
 #if RLOCK__HAS_REDISSON
@@ -2215,7 +2215,7 @@ int main(int argc, char **argv) {
 #endif
         ON_EACH_WIRE(user_who_may_not_read_the_time_gets_no_fence_and_no_key),
         ON_EACH_WIRE(fence_counter_of_another_type_leaves_no_key),
-        TEST(command_forbidden_inside_a_script_is_told),
+        TEST(command_forbidden_inside_a_script_is_reported),
         ON_EACH_WIRE(waiter_is_woken_after_its_push_connection_was_killed),
         ON_EACH_WIRE(deletion_while_disconnected_is_found_on_return),
         ON_EACH_WIRE(cancel_then_acquire_again_keeps_the_order),
@@ -2226,7 +2226,7 @@ int main(int argc, char **argv) {
         ON_EACH_WIRE(freed_client_lets_go_of_a_thousand_holds),
         ON_EACH_WIRE(acquire_unanswered_by_a_server_that_was_killed_is_cleaned_up),
         ON_EACH_WIRE(acquire_unanswered_on_a_killed_connection_is_cleaned_up),
-        TEST(shutdown_tells_everybody_and_leaves_no_key),
+        TEST(shutdown_notifies_everybody_and_leaves_no_key),
         ON_EACH_WIRE(forked_child_is_refused_and_the_parent_goes_on),
         TEST(what_a_callback_submits_before_it_forks_leaves_once),
         TEST(child_that_returns_from_the_connect_hook_does_nothing),

@@ -262,7 +262,7 @@ static void work_longer_than_the_lease_keeps_its_lock(void **state) {
 /* ---- Redisson's: silent loss, retries that count twice, renewals after the end, the thread as
  * owner ---- */
 
-static void loss_is_told_once_with_its_reason(void **state) {
+static void loss_is_reported_once_with_its_reason(void **state) {
     rlock_wire wire = wire_of(state);
     rlock_config config = kit_config(&server);
     struct owner *o;
@@ -497,7 +497,7 @@ int main(int argc, char **argv) {
         TEST(held_timeout_and_failure_are_three_results),
         TEST(waiter_is_silent_while_it_waits),
         TEST(work_longer_than_the_lease_keeps_its_lock),
-        ON_EACH_WIRE(loss_is_told_once_with_its_reason),
+        ON_EACH_WIRE(loss_is_reported_once_with_its_reason),
         ON_EACH_WIRE(watchdog_ends_with_the_release),
         ON_EACH_WIRE(unanswered_acquire_counts_once),
 #if RLOCK__HAS_REDISSON

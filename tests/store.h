@@ -780,7 +780,7 @@ static void inspect_says_who_holds_and_for_how_long(void **state) {
     }
 }
 
-static void forced_release_is_told_to_the_holders_and_serves_the_waiters(void **state) {
+static void forced_release_is_reported_to_the_holders_and_serves_the_waiters(void **state) {
     int i;
     (void)state;
     for (i = 0; i < kind_count(); i++) {
@@ -1135,7 +1135,7 @@ static void client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for(voi
         STORE_TEST(freed_handle_gives_the_key_to_others),                             \
         STORE_TEST(lead_goes_from_one_client_to_the_next),                            \
         STORE_TEST(inspect_says_who_holds_and_for_how_long),                          \
-        STORE_TEST(forced_release_is_told_to_the_holders_and_serves_the_waiters),     \
+        STORE_TEST(forced_release_is_reported_to_the_holders_and_serves_the_waiters), \
         STORE_TEST(hold_that_expires_says_why),                                       \
         STORE_TEST(what_the_store_cannot_do_is_refused_with_a_word) STORE_TOKENS
 

@@ -286,7 +286,7 @@ static void handles_that_are_left_are_counted(void **state) {
 
 /* --- a process that is stopped, or killed --- */
 
-static void frozen_process_is_told_of_its_loss_when_it_goes_on(void **state) {
+static void frozen_process_is_notified_of_its_loss_when_it_goes_on(void **state) {
     struct owner *o = holder("k", 0);
     int64_t start_ms = rlock_testing_now_ms(t);
     struct timed timed = {0, 0};
@@ -703,7 +703,7 @@ static void lost_answer_of_a_release_ends_as_not_held(void **state) {
 
 /* --- others --- */
 
-static void stolen_lock_is_told_at_once(void **state) {
+static void stolen_lock_is_reported_at_once(void **state) {
     struct owner *o = holder("k", 0);
     int64_t start_ms = rlock_testing_now_ms(t);
     (void)state;
@@ -752,7 +752,7 @@ static void release_of_a_stolen_lock_takes_nothing_from_the_thief(void **state) 
     assert_int_equal(rlock_testing_holders(t, "k"), 1);
 }
 
-static void deleted_key_is_told_as_deleted(void **state) {
+static void deleted_key_is_reported_as_deleted(void **state) {
     struct owner *o = holder("k", 0);
     (void)state;
     assert_int_equal(rlock_testing_delete(t, "k"), RLOCK_OK);
@@ -1189,7 +1189,7 @@ int main(int argc, char **argv) {
         TEST(program_that_is_always_late_does_not_stop_the_test),
         TEST(time_without_an_end_is_a_hundred_years),
         TEST(handles_that_are_left_are_counted),
-        TEST(frozen_process_is_told_of_its_loss_when_it_goes_on),
+        TEST(frozen_process_is_notified_of_its_loss_when_it_goes_on),
         TEST(short_freeze_costs_nothing),
         TEST(expiry_comes_before_an_answer_that_waited_in_the_socket),
         TEST(answer_that_waited_in_the_socket_is_read_before_the_connection_is_given_up),
@@ -1215,10 +1215,10 @@ int main(int argc, char **argv) {
         TEST(lost_answer_of_a_waiter_is_asked_for_again),
         TEST(request_whose_answer_is_lost_was_executed),
         TEST(lost_answer_of_a_release_ends_as_not_held),
-        TEST(stolen_lock_is_told_at_once),
+        TEST(stolen_lock_is_reported_at_once),
         TEST(steal_behind_a_forced_release_is_done_when_it_returns),
         TEST(release_of_a_stolen_lock_takes_nothing_from_the_thief),
-        TEST(deleted_key_is_told_as_deleted),
+        TEST(deleted_key_is_reported_as_deleted),
         TEST(key_that_another_holds_is_waited_for),
         TEST(key_that_another_releases_is_acquired_at_once),
         TEST(others_know_the_kind_of_the_key),

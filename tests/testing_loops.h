@@ -153,7 +153,7 @@ static void watchdog_renews_in_real_time(void **state) {
     assert_true(rlock_is_held(o->lock));
 }
 
-static void thief_and_deletion_are_told_on_the_loop_of_the_program(void **state) {
+static void thief_and_deletion_are_reported_on_the_loop_of_the_program(void **state) {
     struct owner *o = live_holder(client, "k", 0), *other = live_holder(client, "other", 0);
     (void)state;
     live_passes(150); /* holds older than 100 ms are watched */
@@ -203,7 +203,8 @@ static void latency_passes_in_real_time(void **state) {
     assert_true(o->at_ms[RLOCK_ACQUIRED] - since_ms >= TIMEOUT_MS / 2 - 1);
 }
 
-static void process_that_is_frozen_in_real_time_is_told_of_its_loss_when_it_goes_on(void **state) {
+static void
+process_that_is_frozen_in_real_time_is_notified_of_its_loss_when_it_goes_on(void **state) {
     struct owner *o = live_holder(client, "k", LIVE_LEASE_MS), *waits;
     rlock_testing *beside = rlock_testing_new(t);
     rlock_client *c;
@@ -223,7 +224,7 @@ static void process_that_is_frozen_in_real_time_is_told_of_its_loss_when_it_goes
     live_passes(20);
 }
 
-static void process_that_is_killed_in_real_time_is_told_nothing(void **state) {
+static void process_that_is_killed_in_real_time_is_notified_of_nothing(void **state) {
     struct owner *o = live_holder(client, "k", LIVE_LEASE_MS);
     rlock_testing *beside = rlock_testing_new(t);
     rlock_client *c;
@@ -317,18 +318,18 @@ static void kit_in_real_time_without_memory_or_passed_by_hand_says_so(void **sta
             (void *)(uintptr_t)(const void *)&live_loops[i]   \
     }
 #define EACH_LOOP(name) LIVE(name, 0, "poll"), LIVE(name, 1, "libuv")
-#define LIVE_TESTS                                                                          \
-    EACH_LOOP(lock_is_acquired_and_released_on_the_loop_of_the_program),                    \
-        EACH_LOOP(watchdog_renews_in_real_time),                                            \
-        EACH_LOOP(thief_and_deletion_are_told_on_the_loop_of_the_program),                  \
-        EACH_LOOP(server_that_is_down_in_real_time_is_found_when_it_is_up),                 \
-        EACH_LOOP(hold_of_a_silent_server_ends_at_its_deadline_in_real_time),               \
-        EACH_LOOP(latency_passes_in_real_time),                                             \
-        EACH_LOOP(process_that_is_frozen_in_real_time_is_told_of_its_loss_when_it_goes_on), \
-        EACH_LOOP(process_that_is_killed_in_real_time_is_told_nothing),                     \
-        EACH_LOOP(loop_ends_when_nothing_is_waited_for_and_not_before),                     \
-        EACH_LOOP(program_that_never_rests_leaves_the_loop_to_others),                      \
-        EACH_LOOP(loop_rests_while_nothing_is_due),                                         \
+#define LIVE_TESTS                                                                              \
+    EACH_LOOP(lock_is_acquired_and_released_on_the_loop_of_the_program),                        \
+        EACH_LOOP(watchdog_renews_in_real_time),                                                \
+        EACH_LOOP(thief_and_deletion_are_reported_on_the_loop_of_the_program),                  \
+        EACH_LOOP(server_that_is_down_in_real_time_is_found_when_it_is_up),                     \
+        EACH_LOOP(hold_of_a_silent_server_ends_at_its_deadline_in_real_time),                   \
+        EACH_LOOP(latency_passes_in_real_time),                                                 \
+        EACH_LOOP(process_that_is_frozen_in_real_time_is_notified_of_its_loss_when_it_goes_on), \
+        EACH_LOOP(process_that_is_killed_in_real_time_is_notified_of_nothing),                  \
+        EACH_LOOP(loop_ends_when_nothing_is_waited_for_and_not_before),                         \
+        EACH_LOOP(program_that_never_rests_leaves_the_loop_to_others),                          \
+        EACH_LOOP(loop_rests_while_nothing_is_due),                                             \
         EACH_LOOP(kit_in_real_time_without_memory_or_passed_by_hand_says_so)
 
 #endif

@@ -202,7 +202,7 @@ static int key_is_tracked(void *arg) {
     return info(&server, "stats", "tracking_total_keys") > 0;
 }
 
-static void holder_is_told_that_its_key_was_deleted(void **state) {
+static void holder_is_notified_that_its_key_was_deleted(void **state) {
     rlock_client *client = client_of("localhost", NULL);
     struct owner *o = owner_new(client, "deleted");
 
@@ -741,7 +741,7 @@ static void client_certificate_is_shown_where_it_is_asked_for(void **state) {
     works(client_of("localhost", &options), "shown");
 }
 
-static void missing_certificate_is_told_by_tls_12_too(void **state) {
+static void missing_certificate_is_reported_by_tls_12_too(void **state) {
     rlock_tls_options options;
 
     (void)state;
@@ -799,7 +799,7 @@ static void plain_client_is_reset_by_a_tls_port(void **state) {
     down_as(kit_client(&config), "onnection");
 }
 
-static void plain_port_is_told_as_one(void **state) {
+static void plain_port_is_reported_as_one(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
 
@@ -827,7 +827,7 @@ static void server_that_is_stopped_in_the_handshake_is_tried_again(void **state)
 }
 
 /* After the handshake it is the server that is silent. */
-static void silence_behind_the_handshake_is_told_as_such(void **state) {
+static void silence_behind_the_handshake_is_reported_as_such(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
     rlock_client *client;
@@ -906,7 +906,7 @@ static void errors_of_others_are_no_errors_of_ours(void **state) {
     ERR_clear_error();
 }
 
-static void port_that_speaks_something_else_is_told(void **state) {
+static void port_that_speaks_something_else_is_reported(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
     struct owner *o;
@@ -949,7 +949,7 @@ static void reply_of_another_protocol_ends_the_connection(void **state) {
     }
 }
 
-static void server_that_hangs_up_in_the_handshake_is_told(void **state) {
+static void server_that_hangs_up_in_the_handshake_is_reported(void **state) {
     rlock_tls_options options = by_ca();
     rlock_config config = config_of("localhost", &options);
     struct owner *o;
@@ -986,7 +986,7 @@ static void client_is_freed_in_the_middle_of_a_handshake(void **state) {
  * What cannot begin
  */
 
-static void handshake_that_cannot_begin_is_told(void **state) {
+static void handshake_that_cannot_begin_is_reported(void **state) {
     rlock_tls_options options;
 
     (void)state;
@@ -1206,7 +1206,7 @@ int main(int argc, char **argv) {
     static const struct CMUnitTest tests[] = {
         TEST(lock_is_taken_renewed_and_released),
         TEST(waiter_is_woken_by_push),
-        TEST(holder_is_told_that_its_key_was_deleted),
+        TEST(holder_is_notified_that_its_key_was_deleted),
 #if RLOCK__HAS_KINDS
         TEST(queued_kinds_are_served),
         TEST(answers_of_many_records_arrive),
@@ -1237,19 +1237,19 @@ int main(int argc, char **argv) {
         TEST(failure_of_the_server_is_no_refusal),
         TEST(authorities_may_stand_in_a_folder),
         TEST(client_certificate_is_shown_where_it_is_asked_for),
-        TEST(missing_certificate_is_told_by_tls_12_too),
+        TEST(missing_certificate_is_reported_by_tls_12_too),
         TEST(server_of_an_old_version_is_refused),
         TEST(server_that_takes_an_old_version_is_refused),
         TEST(plain_client_is_reset_by_a_tls_port),
-        TEST(plain_port_is_told_as_one),
+        TEST(plain_port_is_reported_as_one),
         TEST(server_that_is_stopped_in_the_handshake_is_tried_again),
-        TEST(silence_behind_the_handshake_is_told_as_such),
+        TEST(silence_behind_the_handshake_is_reported_as_such),
         TEST(errors_of_others_are_no_errors_of_ours),
-        TEST(port_that_speaks_something_else_is_told),
+        TEST(port_that_speaks_something_else_is_reported),
         TEST(reply_of_another_protocol_ends_the_connection),
-        TEST(server_that_hangs_up_in_the_handshake_is_told),
+        TEST(server_that_hangs_up_in_the_handshake_is_reported),
         TEST(client_is_freed_in_the_middle_of_a_handshake),
-        TEST(handshake_that_cannot_begin_is_told),
+        TEST(handshake_that_cannot_begin_is_reported),
         TEST(hooks_of_ones_own_may_refuse),
         TEST(hooks_are_asked_before_the_last_write_too),
         TEST(table_that_lacks_a_hook_is_refused),

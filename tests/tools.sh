@@ -491,7 +491,7 @@ planted() {
     printf "$4" | diff - "$tree/found" || { echo "planted: $3"; return 1; }
 }
 
-settings_that_differ_are_told() {
+settings_that_differ_are_reported() {
     tree_to_join settings
     cp tools/lint "$tree/tools"
     cp tests/tap.sh "$tree/tests"
@@ -578,7 +578,7 @@ diffs_hide_the_joined_header_alone() {
 }
 
 check diffs_hide_the_joined_header_alone diffs_hide_the_joined_header_alone
-check settings_and_parameters_that_differ_are_told settings_that_differ_are_told
+check settings_and_parameters_that_differ_are_reported settings_that_differ_are_reported
 check lint_refuses_the_words_of_its_list lint_refuses_the_words_of_its_list
 check lint_refuses_an_anchor_that_no_heading_has lint_refuses_an_anchor_that_no_heading_has
 
@@ -691,7 +691,7 @@ suite() {
     printf '# test, waits\n%s | $BUILD/tests/%s | 5 | it\n' "$1" "$1" >"$copy/tests/suites"
 }
 
-hunted_bugs_are_told() {
+hunted_bugs_are_reported() {
     make_hunted
     said=$("$copy/tools/mutants") && { echo 'the exit status is 0'; return 1; }
     echo "$said"
@@ -777,7 +777,7 @@ check planted_bug_without_a_rule_is_refused rule_is_missing
 check planted_bug_that_changes_nothing_is_refused nothing_is_changed
 check planted_bug_whose_places_overlap_is_refused places_overlap
 check planted_bug_is_put_as_it_stands planted_as_it_stands
-check planted_bug_that_is_missed_is_named_and_one_that_is_caught_is_noted hunted_bugs_are_told
+check planted_bug_that_is_missed_is_named_and_one_that_is_caught_is_noted hunted_bugs_are_reported
 check planted_bug_is_not_caught_by_what_the_true_program_fails failure_of_the_true_program_says_nothing
 check planted_bugs_of_what_was_changed_are_drawn changed_files_and_rows_are_drawn
 check planted_bugs_that_no_program_here_has_are_counted bugs_that_no_program_here_has_are_counted

@@ -200,7 +200,7 @@ static void free_other(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void freed_handle_is_not_told_what_was_ready_in_the_same_entry(void **state) {
+static void freed_handle_is_not_notified_of_what_was_ready_in_the_same_entry(void **state) {
     struct owner *a = handle("a"), *b = handle("b");
     (void)state;
     a->react = free_other;
@@ -400,7 +400,7 @@ static void wait_for_the_loss(struct owner *owner, const rlock_event *event) {
     SAME(other->seen[RLOCK_LOST].at_us, now_us());
 }
 
-static void loss_is_told_by_a_loop_that_is_run_inside_a_callback(void **state) {
+static void loss_is_reported_by_a_loop_that_is_run_inside_a_callback(void **state) {
     struct owner *first = handle("first"), *second = handle("second");
     (void)state;
     scripted_settle(&g.store);

@@ -149,7 +149,7 @@ static void old_and_new_passwords_are_hidden_and_older_ones_forgotten(void **sta
 }
 
 /* The refusal that is known is of the former ones. */
-static void wait_that_ends_before_newer_ones_are_tried_is_not_told_auth(void **state) {
+static void wait_that_ends_before_newer_ones_are_tried_does_not_report_auth(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     scripted_down(&g.store, RLOCK_FAULT_AUTH, "WRONGPASS");

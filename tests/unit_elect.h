@@ -588,7 +588,7 @@ static void who_loses_the_lead_while_it_resigns_steps_down_once(void **state) {
 }
 
 /* The deadline has passed, and on_lost was not called yet. */
-static void who_has_lost_the_lead_unknowingly_resigns_and_is_told_both(void **state) {
+static void leader_that_lost_unknowingly_resigns_and_is_notified_of_both(void **state) {
     struct candidate *candidate = leader_new();
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_done());
@@ -609,7 +609,7 @@ static void free_it(struct candidate *candidate, int what) {
     candidate_free(candidate);
 }
 
-static void who_is_freed_between_the_two_callbacks_of_one_moment_is_told_no_more(void **state) {
+static void election_freed_between_two_callbacks_of_one_moment_is_notified_no_more(void **state) {
     struct candidate *candidate = leader_new();
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_done());
@@ -653,7 +653,7 @@ static void shutdown_of_the_client_ends_each_election(void **state) {
     SAME(rlock_elect(&late, g.client, &options, told_lead, told_step_down, NULL), RLOCK_ERR_CLOSED);
 }
 
-static void shutdown_while_a_leader_resigns_tells_each_once(void **state) {
+static void shutdown_while_a_leader_resigns_notifies_each_once(void **state) {
     struct candidate *candidate = leader_new();
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_done());
@@ -717,7 +717,7 @@ static void election_keeps_its_loop_also_when_it_pauses(void **state) {
     assert_true(rests());
 }
 
-static void resignation_of_a_leader_that_is_being_shut_down_is_told_both(void **state) {
+static void resignation_of_a_leader_that_is_being_shut_down_reports_both(void **state) {
     struct candidate *candidate = leader_new();
     (void)state;
     always(RLOCK_OP_RELEASE, scripted_done());
@@ -751,7 +751,7 @@ static struct candidate *bring_candidate_to(int standing) {
     return candidate;
 }
 
-static void election_that_is_freed_in_any_state_is_told_nothing_more(void **state) {
+static void election_that_is_freed_in_any_state_is_notified_of_nothing_more(void **state) {
     int standing;
     (void)state;
     for (standing = 0; standing < STANDINGS; standing++) {

@@ -299,7 +299,7 @@ static void on_canceled(rlock_client *client, int status, void *user) {
     cut_short++;
 }
 
-static void shutdown_cuts_a_drain_short_and_each_is_told_once(void **state) {
+static void shutdown_cuts_a_drain_short_and_each_is_notified_once(void **state) {
     struct owner *holds = holder("key", 60000);
     (void)state;
     cut_short = 0;
@@ -338,7 +338,7 @@ static void drain_lets_a_holder_acquire_once_more(void **state) {
 }
 
 /* No acquire ends with OK when the drain has begun. */
-static void drain_ends_a_grant_that_was_not_told_as_closed(void **state) {
+static void drain_ends_a_grant_that_was_not_reported_as_closed(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, 60000), RLOCK_OK);
@@ -457,7 +457,7 @@ static void client_free_sends_the_release_of_what_is_held(void **state) {
     SAME(scripted_last(&g.store, RLOCK_OP_RELEASE)->token, token);
 }
 
-static void client_free_before_ends_were_told_leaks_nothing(void **state) {
+static void client_free_before_their_callbacks_leaks_nothing(void **state) {
     int i;
     (void)state;
     g.store.unsent = true; /* nothing is left to clean up: their claims are over */

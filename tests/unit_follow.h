@@ -107,7 +107,7 @@ static void acquires_again(struct owner *owner, const rlock_event *event) {
     }
 }
 
-static void canceled_acquire_after_a_release_is_told_and_may_be_made_again(void **state) {
+static void canceled_acquire_after_a_release_is_reported_and_may_be_made_again(void **state) {
     struct owner *owner = followed("key", RLOCK_FOREVER);
     (void)state;
     SAME(owner_cancel(owner), RLOCK_OK);

@@ -403,7 +403,7 @@ static void hold_that_went_on_is_renewed_for_its_new_handle(void **state) {
     assert_true(rlock_is_held(second->lock));
 }
 
-static void hold_that_went_on_and_was_not_told_is_given_back_by_cancel_and_free(void **state) {
+static void hold_that_went_on_and_was_not_reported_is_given_back_by_cancel_and_free(void **state) {
     int freed;
     (void)state;
     for (freed = 0; freed < 2; freed++) {
@@ -446,7 +446,7 @@ static void former_handle_may_be_freed_or_acquire_again(void **state) {
     SAME(stats().handed_on, 3);
 }
 
-static void hold_that_went_on_and_is_found_gone_before_it_is_told_is_asked_for(void **state) {
+static void hold_that_went_on_and_is_found_gone_before_its_callback_is_asked_for(void **state) {
     struct owner *first = holder("key", 50), *second = follower("key", 50);
     (void)state;
     SAME(owner_release(first), RLOCK_OK);

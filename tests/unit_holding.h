@@ -75,7 +75,7 @@ static void lost_comes_at_the_deadline_while_the_connection_is_down(void **state
 
 /* A renewal says to what it may cut a time to live. One that was not answered may be executed after
  * one for longer: so from then on none asks for longer, and nothing longer is told. */
-static void renewal_that_may_come_late_cuts_no_longer_lease_that_is_told(void **state) {
+static void renewal_that_may_come_late_cuts_no_longer_lease_that_is_reported(void **state) {
     static const rlock_fault faults[] = {RLOCK_FAULT_UNKNOWN, RLOCK_FAULT_DOWN};
     size_t i;
     (void)state;
@@ -566,7 +566,7 @@ static void many_holds_survive_a_sleep_longer_than_the_ring(void **state) {
     }
 }
 
-static void loss_is_told_before_the_end_that_a_socket_brings(void **state) {
+static void loss_is_reported_before_the_end_that_a_socket_brings(void **state) {
     struct owner *lost = holder("lost", 1000), *other = holder("other", 10000);
     (void)state;
     SAME(owner_release(other), RLOCK_OK);

@@ -284,7 +284,7 @@ static void acquire_without_a_hold_is_reported_once_with_how_it_ended(void **sta
 }
 
 /* A grant that its handle was not told of is none for the hook either. */
-static void grant_that_was_cancelled_before_it_was_told_is_reported_as_no_hold(void **state) {
+static void grant_that_was_cancelled_before_its_callback_is_reported_as_no_hold(void **state) {
     struct owner *owner = handle("key"), *other = handle("other");
     (void)state;
     owner->react = other->react = cancel_other;
@@ -345,7 +345,7 @@ static void free_of_a_handle_is_reported_as_the_end_of_what_it_did(void **state)
 }
 
 /* Both are granted in one dispatch; the callback of the first one frees the other. */
-static void grant_of_a_handle_that_was_freed_before_it_was_told_is_reported_as_none(void **state) {
+static void grant_of_a_handle_that_was_freed_before_its_callback_is_reported_as_none(void **state) {
     struct owner *one = handle("one"), *two = handle("two");
     (void)state;
     one->react = two->react = free_other;
@@ -377,7 +377,7 @@ static void free_of_a_client_is_reported_as_the_end_of_all_that_it_did(void **st
     reports_add_up(0, 0);
 }
 
-static void release_that_the_server_did_not_know_is_reported_as_its_callback_is_told(void **state) {
+static void release_that_the_server_did_not_know_is_reported_before_its_callback(void **state) {
     struct owner *owner = holder("key", 1000), *other = holder("other", 1000);
     (void)state;
     hook.read = hook.count;
@@ -662,7 +662,8 @@ static void child_that_returns_from_a_report_it_forked_in_does_nothing(void **st
 }
 
 /* The release has ended, and the acquire that follows it begins before its callback. */
-static void child_that_an_acquire_after_a_release_made_is_not_told_of_that_release(void **state) {
+static void
+child_that_an_acquire_after_a_release_made_is_not_notified_of_that_release(void **state) {
     struct owner *owner = handle("key");
     int status = 0;
     (void)state;
@@ -686,7 +687,7 @@ static void child_that_an_acquire_after_a_release_made_is_not_told_of_that_relea
 }
 
 /* Both are lost in one dispatch. */
-static void child_that_the_report_of_a_loss_made_is_told_of_no_other_loss(void **state) {
+static void child_that_the_report_of_a_loss_made_is_notified_of_no_other_loss(void **state) {
     rlock_report report;
     int status = -1;
     (void)state;
@@ -720,7 +721,8 @@ static void sleeps_and_runs_the_loop(struct owner *owner, const rlock_event *eve
 
 /* Two grants of one moment; in the callback of the first so much time passes that a renewal of the
  * second is due, and is answered before its handle was told of the grant. */
-static void renewal_that_is_answered_before_the_grant_is_told_is_not_reported(void **state) {
+static void
+renewal_that_is_answered_before_the_callback_of_the_grant_is_not_reported(void **state) {
     const rlock_answer answers[] = {scripted_done(), scripted_fault(RLOCK_FAULT_BUSY, "LOADING")};
     int i, k;
     (void)state;
@@ -773,7 +775,7 @@ static void reply_to(const char *key, rlock_op op, rlock_answer answer) {
     idle();
 }
 
-static void words_of_the_last_fault_are_told_though_the_connection_is_back(void **state) {
+static void words_of_the_last_fault_are_reported_though_the_connection_is_back(void **state) {
     struct owner *owner = holder("key", 0), *fresh = holder("fresh", 0), *released;
     (void)state;
     released = holder("released", 0);
@@ -797,7 +799,7 @@ static void words_of_the_last_fault_are_told_though_the_connection_is_back(void 
     assert_string_equal(released->seen[RLOCK_RELEASED].text, "");
 }
 
-static void words_of_a_renewal_that_failed_are_told_until_one_succeeds(void **state) {
+static void words_of_a_renewal_that_failed_are_reported_until_one_succeeds(void **state) {
     struct owner *owner = holder("key", 0), *other = holder("other", 0);
     (void)state;
     SAME(owner_renew(owner, 0), RLOCK_OK);

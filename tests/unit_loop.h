@@ -83,7 +83,7 @@ static void stall_and_take_all_memory(struct owner *owner, const rlock_event *ev
 }
 
 /* It has to wait again, and others need what was kept for who waits. */
-static void grant_that_was_lost_before_it_was_told_ends_if_memory_is_out(void **state) {
+static void grant_that_was_lost_before_its_callback_ends_if_memory_is_out(void **state) {
     struct owner *slow = handle("slow"), *owner = handle("key");
     uint64_t token;
     (void)state;

@@ -299,7 +299,7 @@ static void acquire_that_never_left_needs_no_clean_up(void **state) {
 }
 
 /* No server has said that the key is held: neither to the first waiter nor to the one after it. */
-static void acquire_that_never_left_is_not_told_that_another_has_it(void **state) {
+static void acquire_that_never_left_does_not_report_that_another_has_it(void **state) {
     struct owner *owners[3];
     int i;
     (void)state;

@@ -187,7 +187,7 @@ static void who_never_came_into_the_line_need_not_be_taken_out(void **state) {
 }
 
 /* No server has said that the key is held: neither for a single try nor for a waiter. */
-static void who_never_came_into_the_line_is_not_told_that_another_has_it(void **state) {
+static void waiter_that_never_came_into_the_line_does_not_report_that_another_has_it(void **state) {
     int waits;
     (void)state;
     for (waits = 0; waits < 2; waits++) {
@@ -633,7 +633,7 @@ static void holder_may_free_the_others_when_all_are_lost(void **state) {
     SAME(stats().cleaning, 0);
 }
 
-static void shutdown_tells_every_holder_and_every_one_in_line(void **state) {
+static void shutdown_notifies_every_holder_and_every_one_in_line(void **state) {
     struct owner *readers[READERS], *waits;
     int i;
     (void)state;
@@ -652,7 +652,7 @@ static void shutdown_tells_every_holder_and_every_one_in_line(void **state) {
     SAME(g.done_count, 1);
 }
 
-static void client_free_releases_every_hold_and_place_and_tells_nobody(void **state) {
+static void client_free_releases_every_hold_and_place_and_notifies_nobody(void **state) {
     struct owner *readers[READERS], *waits;
     uint64_t tokens[READERS + 1];
     int i;
@@ -764,7 +764,7 @@ static void steal_second(struct owner *owner, const rlock_event *event) {
 
 /* Two grants come in one dispatch. The second expires while the first is reported: that waiter goes
  * to the front. */
-static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state) {
+static void grant_that_expires_before_its_callback_is_asked_for_again(void **state) {
     struct owner *slow = kind_handle(RLOCK_KIND_READ, "key"), *late, *line;
     uint64_t token;
     (void)state;
@@ -792,7 +792,7 @@ static void grant_that_expires_before_it_is_told_is_asked_for_again(void **state
 }
 
 /* A forced release may be notified before the grant is answered. */
-static void call_before_the_grant_is_told_makes_it_look(void **state) {
+static void call_before_the_callback_of_a_grant_makes_it_look(void **state) {
     struct owner *owner = kind_handle(RLOCK_KIND_READ, "key");
     (void)state;
     g.store.checks_by_hand = true;

@@ -184,7 +184,7 @@ static void release_when_the_server_said_lost_and_on_lost_was_not_called(void **
 }
 
 /* Both answers come in one dispatch; the first callback releases the hold that was renewed. */
-static void renewal_that_was_answered_and_not_told_is_canceled_by_a_release(void **state) {
+static void renewal_that_was_answered_before_its_callback_is_canceled_by_a_release(void **state) {
     struct owner *renews = holder("a", 60000), *releases = handle("b");
     (void)state;
     releases->react = release_other;
@@ -412,7 +412,7 @@ static void outage_before_the_first_connect_ends_a_try_and_no_wait(void **state)
     assert_true(stats().up);
 }
 
-static void wait_that_was_last_told_held_ends_as_timeout_after_faults(void **state) {
+static void wait_whose_last_answer_was_held_ends_as_timeout_after_faults(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 500, 1000), RLOCK_OK);

@@ -254,7 +254,7 @@ static void times_out_of_range_are_refused_and_the_hold_stays(void **state) {
     BETWEEN(need(RLOCK_OP_RENEW)->lease_ms, RLOCK_LEASE_MAX_MS - 10, RLOCK_LEASE_MAX_MS);
 }
 
-static void lost_hold_is_told_by_its_release_after(void **state) {
+static void lost_hold_is_reported_by_its_release_after(void **state) {
     struct owner *owner = holder("a", 1000);
     (void)state;
     stall_ms(1000);
@@ -460,7 +460,7 @@ static void cancel_the_other(struct owner *owner, const rlock_event *event) {
     SAME(owner_cancel(canceled_late), RLOCK_OK);
 }
 
-static void adoption_that_is_canceled_before_it_is_told_releases_nothing(void **state) {
+static void adoption_that_is_canceled_before_its_callback_releases_nothing(void **state) {
     struct owner *first = adopter("a", 10000), *second = adopter("b", 10000);
     struct scripted_request *one = &g.store.log[0], *two = &g.store.log[1];
     (void)state;
@@ -532,7 +532,7 @@ static void handle_that_is_freed_while_it_adopts_releases_nothing(void **state) 
     nothing_is_released();
 }
 
-static void adopted_hold_that_is_lost_is_told_and_released(void **state) {
+static void adopted_hold_that_is_lost_is_reported_and_released(void **state) {
     struct owner *owner = adopted("a", 1000);
     (void)state;
     run_ms(1000);

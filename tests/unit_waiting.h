@@ -393,7 +393,7 @@ static void change_while_the_first_refusal_was_on_its_way_is_not_missed(void **s
     SAME(asked(RLOCK_OP_ACQUIRE), 2);
 }
 
-static void waiter_that_cannot_be_told_asks_anew_when_it_can(void **state) {
+static void waiter_that_cannot_be_notified_asks_anew_when_it_can(void **state) {
     struct owner *waiter = handle("key");
     (void)state;
     scripted_pushing(&g.store, 0);
@@ -461,7 +461,7 @@ static void stall_2_s(struct owner *owner, const rlock_event *event) {
     virtual_stall(owner->loop, 2000000);
 }
 
-static void grant_that_was_lost_before_it_was_told_keeps_its_place(void **state) {
+static void grant_that_was_lost_before_its_callback_keeps_its_place(void **state) {
     struct owner *slow = handle("slow"), *first = handle("key"), *second = handle("key");
     uint64_t token;
     (void)state;
@@ -496,7 +496,7 @@ static void unknown_stays_the_last_word_when_the_connection_is_gone(void **state
     SAME(releasing->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
 }
 
-static void every_waiter_is_told_that_the_server_refuses_this_user(void **state) {
+static void every_waiter_is_notified_that_the_server_refuses_this_user(void **state) {
     struct owner *first = handle("key"), *second = handle("key");
     (void)state;
     scripted_down(&g.store, RLOCK_FAULT_DOWN, NULL);

@@ -349,7 +349,7 @@ static void faults_that_leave_a_majority_hide_nothing(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
 }
 
-static void fault_that_time_mends_is_told_before_one_that_lasts(void **state) {
+static void fault_that_time_mends_is_reported_before_one_that_lasts(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -543,7 +543,7 @@ static void words_of_a_server_are_passed_on(void **state) {
 }
 
 /* What is told of several that are down is one fault, with the words of one that has it. */
-static void words_of_an_outage_are_those_of_the_fault_that_is_told(void **state) {
+static void words_of_an_outage_are_those_of_the_fault_that_is_reported(void **state) {
     struct owner *owner = handle("key");
     int k;
     (void)state;
@@ -574,7 +574,7 @@ static void vote_that_was_surely_not_executed_is_not_cleaned_up(void **state) {
     SAME(cleaning(), 0);
 }
 
-static void hold_without_an_end_is_told_as_such(void **state) {
+static void hold_without_an_end_is_reported_as_such(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     SAME(owner_acquire(owner, 0, LEASE_MS), RLOCK_OK);
@@ -583,7 +583,7 @@ static void hold_without_an_end_is_told_as_such(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].remaining_ms, -1);
 }
 
-static void acquire_without_memory_may_be_cancelled_before_it_is_told(void **state) {
+static void acquire_without_memory_may_be_cancelled_before_its_callback(void **state) {
     struct owner *owner = handle("key");
     (void)state;
     virtual_memory.fail_at = 5; /* those before are of the claim, its work and its crowd */
@@ -1212,7 +1212,7 @@ static void nothing(rlock_timer *timer) {
 }
 
 /* With a timer more or less the table of timers has to grow for another one of an acquire's. */
-static void acquire_without_memory_is_told(bool odd) {
+static void acquire_without_memory_is_reported(bool odd) {
     struct owner *owners[60];
     rlock_timer timer;
     int i, refused = 0;
@@ -1249,14 +1249,14 @@ static void acquire_without_memory_is_told(bool odd) {
     }
 }
 
-static void acquire_without_memory_is_told_and_harms_no_other(void **state) {
+static void acquire_without_memory_is_reported_and_harms_no_other(void **state) {
     (void)state;
-    acquire_without_memory_is_told(false);
+    acquire_without_memory_is_reported(false);
 }
 
-static void acquire_without_memory_for_the_other_timers_is_told(void **state) {
+static void acquire_without_memory_for_the_other_timers_is_reported(void **state) {
     (void)state;
-    acquire_without_memory_is_told(true);
+    acquire_without_memory_is_reported(true);
 }
 
 static void store_that_does_not_open_closes_the_others(void **state) {
@@ -1606,7 +1606,7 @@ int main(int argc, char **argv) {
         CASE(waiter_that_a_majority_tells_of_changes_sleeps),
         CASE(split_vote_is_tried_again_within_the_poll_time),
         CASE(faults_that_leave_a_majority_hide_nothing),
-        CASE(fault_that_time_mends_is_told_before_one_that_lasts),
+        CASE(fault_that_time_mends_is_reported_before_one_that_lasts),
         CASE(servers_that_are_down_are_not_waited_for),
         DOWN_CASE(up_is_a_majority_and_down_is_none),
         CASE(votes_given_back_after_a_fault_are_no_reason_to_ask_at_once),
@@ -1614,10 +1614,10 @@ int main(int argc, char **argv) {
         CASE(yes_from_before_a_lost_connection_is_asked_for_again),
         CASE(cancelled_acquire_is_taken_back_from_all),
         CASE(words_of_a_server_are_passed_on),
-        CASE(words_of_an_outage_are_those_of_the_fault_that_is_told),
+        CASE(words_of_an_outage_are_those_of_the_fault_that_is_reported),
         CASE(vote_that_was_surely_not_executed_is_not_cleaned_up),
-        CASE(hold_without_an_end_is_told_as_such),
-        CASE(acquire_without_memory_may_be_cancelled_before_it_is_told),
+        CASE(hold_without_an_end_is_reported_as_such),
+        CASE(acquire_without_memory_may_be_cancelled_before_its_callback),
         CASE(release_of_a_token_that_nobody_has_is_gone_and_sure),
         CASE(keys_of_all_lengths_in_turn),
         CASE(key_that_is_no_lock_is_a_theft),
@@ -1656,8 +1656,8 @@ int main(int argc, char **argv) {
         CASE(question_that_is_not_answered_ends),
 #endif
         CASE(every_failing_allocation_is_survived),
-        CASE(acquire_without_memory_is_told_and_harms_no_other),
-        CASE(acquire_without_memory_for_the_other_timers_is_told),
+        CASE(acquire_without_memory_is_reported_and_harms_no_other),
+        CASE(acquire_without_memory_for_the_other_timers_is_reported),
         CASE(store_that_does_not_open_closes_the_others),
         CASE(memory_of_handles_that_are_freed_is_given_back),
         cmocka_unit_test(vote_that_comes_late_behind_its_release_is_given_back),

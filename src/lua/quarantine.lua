@@ -1,4 +1,4 @@
--- Answers for how many ms more the server grants nothing. The marker says which
+-- Answers for how many ms more the server grants no lock. The marker says which
 -- process last had which history of the data, and when that was first seen, in
 -- ms of the server's clock: see INFO. A server that was started anew is another
 -- process; so is a replica that was promoted, or it has been a replica: then its

@@ -231,7 +231,7 @@ COMMON = """exit_status_is_that_of_the_command fence_is_written_into_a_file try_
     rlock_is_killed rlock_is_stopped keeper_is_killed command_is_killed command_that_is_stopped_keeps_the_lock
     server_stops_and_goes_on server_is_killed_and_comes_back_with_its_data hold_survives_a_short_absence_of_the_server
     network_is_gone command_that_obeys_has_time_to_end_before_the_deadline keeper_stands_still_while_the_server_is_gone
-    rlock_and_keeper_are_killed_together who_was_told_to_end_is_ended_though_the_server_is_back
+    rlock_and_keeper_are_killed_together command_that_was_told_to_end_is_ended_though_the_server_is_back
     leader_that_cannot_run_its_command_leaves_the_lead another_leads_when_the_leader_is_killed
     leader_that_is_told_to_end_hands_over_at_once chaos_never_has_two_commands_at_a_time
     nightly_job_of_three_crontabs_is_done_once_a_night""".split()
@@ -287,7 +287,7 @@ def readers_that_come_first_to_a_new_key_at_the_same_moment_all_have_it(place):
 
 
 @test
-def wrong_kind_is_told(place):
+def wrong_kind_is_reported(place):
     place.rlock("--kind", "fair", place.key, "--", "sleep", "60")
     until("the key", SOON_S, lambda: place.server.redis.exists(place.key))
     code, out, err = place.says("-n", place.key, "--", "echo", "ran")
@@ -324,7 +324,7 @@ if ENGINE == "zookeeper":
 if ENGINE == "postgres":
 
     @test
-    def row_that_somebody_locks_is_told_as_the_cause_of_the_loss(place):
+    def row_that_somebody_locks_is_reported_as_the_cause_of_the_loss(place):
         server, key = place.server, place.key
         machine = place.rlock("--lease", ms(4 * LEASE_S), key, "--", "sleep", "100", stderr=subprocess.PIPE, text=True)
         until("the command", SOON_S, machine.command)
@@ -350,7 +350,7 @@ def leader_whose_lead_is_taken_away_starts_again_when_it_leads_again(place):
 
 
 @test
-def lock_that_could_not_be_released_is_told(place):
+def lock_that_could_not_be_released_is_reported(place):
     server, go = place.own_server(), os.path.join(place.folder, "go")
     machine = place.rlock(place.key, "--", "sh", "-c", f"echo; until [ -e {go} ]; do sleep 0.02; done; exit 4",
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -363,7 +363,7 @@ def lock_that_could_not_be_released_is_told(place):
 
 
 @test
-def what_is_wrong_is_told_with_its_cure(place):
+def what_is_wrong_is_reported_with_its_cure(place):
     key, url = place.key, place.server.url
     rows = [(("ls",), "Redis only", url), (("top",), "Redis only", url), (("--cacert", "x", key, "--", "true"), "are for Redis", url),
             (("-w", "500ms", key, "--", "true"), "Is the server running?", OTHER),

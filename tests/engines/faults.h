@@ -388,7 +388,7 @@ static inline int is_told(void *forced) {
 }
 
 /* Also where the client that takes it away is the holder's own. */
-static inline void hold_that_is_taken_away_by_force_is_told_at_once(void **state) {
+static inline void hold_that_is_taken_away_by_force_is_reported_at_once(void **state) {
     rlock_client *of = client(), *other = client();
     struct owner *o = owner_new(of, "k");
     int i;
@@ -471,6 +471,6 @@ static void every_failing_allocation_is_survived(void **state) {
         TEST(server_that_is_killed_and_comes_back_has_the_holds),                                  \
         TEST(key_may_be_any_bytes_and_not_too_long), TEST(every_failing_allocation_is_survived)
 #define FAULTS_TOLD \
-    TEST(waiter_is_told_soon), TEST(hold_that_is_taken_away_by_force_is_told_at_once)
+    TEST(waiter_is_told_soon), TEST(hold_that_is_taken_away_by_force_is_reported_at_once)
 
 #endif

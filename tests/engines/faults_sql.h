@@ -33,7 +33,7 @@ static void runs_apart(const char *text);
 static void writes_named(char *url, const char *host);
 
 /* The server has the hold for longer than the holder believes. */
-static void black_holed_holder_is_told_by_its_deadline(void **state) {
+static void black_holed_holder_is_notified_by_its_deadline(void **state) {
     struct owner *o;
     int64_t start_us = kit_now_us(), cut_us;
     (void)state;
@@ -80,7 +80,7 @@ static void connection_that_is_cut_loses_no_hold(void **state) {
     assert_int_equal(kit_stats(of).lost, 0);
 }
 
-static void hold_whose_row_is_gone_is_told_deleted(void **state) {
+static void hold_whose_row_is_gone_is_reported_as_deleted(void **state) {
     struct owner *o = renewed(client(), "k");
     (void)state;
     assert_int_equal(owner_acquire(o, 1000, 900), RLOCK_OK);
@@ -151,7 +151,7 @@ static void credentials_change(const char *url, void (*changes)(const char *pass
 
 /* --- the set-up --- */
 
-static void functions_of_another_version_are_told(void **state) {
+static void functions_of_another_version_are_reported(void **state) {
     struct owner *o = owner_new(client(), "k");
     (void)state;
     sql(VERSION_IS("2"));
@@ -162,7 +162,7 @@ static void functions_of_another_version_are_told(void **state) {
 }
 
 /* Their file has to be run again, and then the same client goes on. */
-static void functions_that_are_older_are_told(void **state) {
+static void functions_that_are_older_are_reported(void **state) {
     static const char *const older[] = {REVISION_IS("1"), NO_REVISION};
     size_t i;
     (void)state;
@@ -595,22 +595,24 @@ static void client_that_is_freed_lets_go_of_all(void **state) {
     assert_int_equal(engine.left(), 0);
 }
 
-#define FAULTS_SQL                                                                                \
-    TEST(black_holed_holder_is_told_by_its_deadline),                                             \
-        TEST(server_that_falls_silent_is_left_though_nothing_is_asked),                           \
-        TEST(connection_that_is_cut_loses_no_hold), TEST(hold_whose_row_is_gone_is_told_deleted), \
-        TEST(hold_whose_row_is_locked_is_lost_with_the_text_of_the_server),                       \
-        TEST(session_that_an_operator_ends_loses_no_hold),                                        \
-        TEST(functions_of_another_version_are_told), TEST(functions_that_are_older_are_told),     \
-        TEST(functions_may_be_installed_again_while_locks_are_held),                              \
-        TEST(first_address_of_two_that_fails_is_not_the_last_word),                               \
-        TEST(address_that_comes_first_is_another_one_at_each_attempt),                            \
-        TEST(hold_that_grew_by_a_clock_set_back_is_cut_by_its_renewal),                           \
-        TEST(longer_lease_by_hand_is_not_cut_by_the_watchdog),                                    \
-        TEST(rows_that_nobody_used_for_a_day_are_swept),                                          \
-        TEST(many_rows_are_swept_and_nobody_is_held_up),                                          \
-        TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone),   \
-        TEST(waiters_whose_client_died_are_forgotten),                                            \
+#define FAULTS_SQL                                                                              \
+    TEST(black_holed_holder_is_notified_by_its_deadline),                                       \
+        TEST(server_that_falls_silent_is_left_though_nothing_is_asked),                         \
+        TEST(connection_that_is_cut_loses_no_hold),                                             \
+        TEST(hold_whose_row_is_gone_is_reported_as_deleted),                                    \
+        TEST(hold_whose_row_is_locked_is_lost_with_the_text_of_the_server),                     \
+        TEST(session_that_an_operator_ends_loses_no_hold),                                      \
+        TEST(functions_of_another_version_are_reported),                                        \
+        TEST(functions_that_are_older_are_reported),                                            \
+        TEST(functions_may_be_installed_again_while_locks_are_held),                            \
+        TEST(first_address_of_two_that_fails_is_not_the_last_word),                             \
+        TEST(address_that_comes_first_is_another_one_at_each_attempt),                          \
+        TEST(hold_that_grew_by_a_clock_set_back_is_cut_by_its_renewal),                         \
+        TEST(longer_lease_by_hand_is_not_cut_by_the_watchdog),                                  \
+        TEST(rows_that_nobody_used_for_a_day_are_swept),                                        \
+        TEST(many_rows_are_swept_and_nobody_is_held_up),                                        \
+        TEST(keys_one_of_which_is_swept_are_all_held), TEST(key_of_another_kind_is_left_alone), \
+        TEST(waiters_whose_client_died_are_forgotten),                                          \
         TEST(error_of_one_request_undoes_no_other_one), TEST(client_that_is_freed_lets_go_of_all)
 
 #endif

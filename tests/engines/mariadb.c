@@ -412,7 +412,7 @@ static const char *url_to(const char *user, const char *database) {
     return url;
 }
 
-static void database_without_the_functions_is_told(void **state) {
+static void database_without_the_functions_is_reported(void **state) {
     struct owner *o;
     (void)state;
     sql("CREATE DATABASE IF NOT EXISTS empty");
@@ -454,7 +454,7 @@ static void setting_of_the_server_is_not_taken_for_another_version(void **state)
     sql("SET GLOBAL init_connect = ''");
 }
 
-static void table_that_is_missing_is_told(void **state) {
+static void table_that_is_missing_is_reported(void **state) {
     struct owner *o = owner_new(client(), "k");
     (void)state;
     sql("RENAME TABLE rlock_keys TO elsewhere");
@@ -464,7 +464,7 @@ static void table_that_is_missing_is_told(void **state) {
     assert_int_equal(owner_acquire(o, 3000, 1000), RLOCK_OK);
 }
 
-static void database_and_account_that_do_not_exist_are_told(void **state) {
+static void database_and_account_that_do_not_exist_are_reported(void **state) {
     struct owner *o;
     (void)state;
     o = owner_new(client_of(url_to("root", "nowhere")), "k");
@@ -475,7 +475,7 @@ static void database_and_account_that_do_not_exist_are_told(void **state) {
     assert_non_null(strstr(o->text[RLOCK_ACQUIRED], "Access denied for user 'nobody'"));
 }
 
-static void wrong_password_is_told_and_not_shown(void **state) {
+static void wrong_password_is_reported_and_not_shown(void **state) {
     struct owner *o;
     (void)state;
     sql("CREATE OR REPLACE USER careful IDENTIFIED BY 'r@ght'");
@@ -506,7 +506,7 @@ static void password_of_an_account_may_change_while_it_holds(void **state) {
     credentials_change(url_to("careful:first", "shop"), careful_changes, careful_cut);
 }
 
-static void account_without_the_right_is_told(void **state) {
+static void account_without_the_right_is_reported(void **state) {
     struct owner *o;
     (void)state;
     sql("CREATE OR REPLACE USER stranger");
@@ -631,7 +631,7 @@ static void token_of_another_is_neither_renewed_nor_released_nor_shortened(void 
 
 /* Also in the microsecond of the claim before: a replica is waited for only if something was.
  * Sessions of clients, which are READ COMMITTED, log rows as well. */
-static void what_is_told_as_held_is_written_though_nothing_changes(void **state) {
+static void what_is_reported_as_held_is_written_though_nothing_changes(void **state) {
     static const struct call calls[] = {
         {"acquire('k', 'x:1', 60000, 0)", "0"},
         {"acquire('k', 'x:1', 20, 0)", "0"},
@@ -792,7 +792,7 @@ static void waiter_that_wants_more_than_there_is_blocks_no_other(void **state) {
 }
 
 /* One lease of two ends after a second, the other after a minute. */
-static void waiter_is_told_the_first_end_and_a_question_the_last(void **state) {
+static void waiter_is_notified_of_the_first_end_and_a_question_of_the_last(void **state) {
     static const struct call calls[] = {
         {"acquire_queued('k', 'x:1', 60000, 0, 1, 's', 2, 1, '', 1000)", "0"},
         {"acquire_queued('k', 'y:1', 30000, 0, 1, 's', 2, 1, '', 1000)", "0"}};
@@ -1065,19 +1065,19 @@ int main(int argc, char **argv) {
         TEST(renewal_for_less_waits_for_the_replica_too),
         TEST(query_that_is_killed_while_it_waits_for_the_replica_counts),
         TEST(server_that_is_full_is_tried_again),
-        TEST(database_without_the_functions_is_told),
+        TEST(database_without_the_functions_is_reported),
         TEST(file_is_refused_by_a_server_with_small_pages),
         TEST(setting_of_the_server_is_not_taken_for_another_version),
-        TEST(table_that_is_missing_is_told),
-        TEST(database_and_account_that_do_not_exist_are_told),
-        TEST(wrong_password_is_told_and_not_shown),
+        TEST(table_that_is_missing_is_reported),
+        TEST(database_and_account_that_do_not_exist_are_reported),
+        TEST(wrong_password_is_reported_and_not_shown),
         TEST(password_of_an_account_may_change_while_it_holds),
         TEST(secret_that_the_server_repeats_is_shown_nowhere),
-        TEST(account_without_the_right_is_told),
+        TEST(account_without_the_right_is_reported),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(address_that_says_nothing_is_given_up),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
-        TEST(what_is_told_as_held_is_written_though_nothing_changes),
+        TEST(what_is_reported_as_held_is_written_though_nothing_changes),
         TEST(keys_of_which_one_was_lost_are_released),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(hold_that_has_ended_makes_room_for_the_next_one),
@@ -1085,7 +1085,7 @@ int main(int argc, char **argv) {
         TEST(mutex_does_not_take_a_key_whose_queued_hold_was_renewed),
         TEST(queue_keeps_who_is_asked_for_and_the_others_of_its_client),
         TEST(waiter_that_wants_more_than_there_is_blocks_no_other),
-        TEST(waiter_is_told_the_first_end_and_a_question_the_last),
+        TEST(waiter_is_notified_of_the_first_end_and_a_question_of_the_last),
         TEST(locked_row_refuses_who_waits_for_it_and_no_other_one),
         TEST(time_zone_of_the_server_changes_nothing),
         TEST(waiter_asks_when_the_lease_of_the_holder_ends),

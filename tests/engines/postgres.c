@@ -315,7 +315,7 @@ static void role_of_any_name_installs_and_uses_nothing_of_another_one(void **sta
     }
 }
 
-static void database_without_the_functions_is_told(void **state) {
+static void database_without_the_functions_is_reported(void **state) {
     char url[160];
     struct owner *o;
     (void)state;
@@ -327,7 +327,7 @@ static void database_without_the_functions_is_told(void **state) {
                         "rlock_postgres.sql is not installed in this database");
 }
 
-static void database_and_role_that_do_not_exist_are_told(void **state) {
+static void database_and_role_that_do_not_exist_are_reported(void **state) {
     char url[160];
     struct owner *o;
     (void)state;
@@ -341,7 +341,7 @@ static void database_and_role_that_do_not_exist_are_told(void **state) {
     assert_string_equal(o->text[RLOCK_ACQUIRED], "role \"nobody\" does not exist");
 }
 
-static void wrong_password_is_told_and_not_shown(void **state) {
+static void wrong_password_is_reported_and_not_shown(void **state) {
     char url[160];
     struct owner *o;
     (void)state;
@@ -389,7 +389,7 @@ static void password_of_the_environment_is_hidden_too(void **state) {
     close(door);
 }
 
-static void role_without_the_right_is_told(void **state) {
+static void role_without_the_right_is_reported(void **state) {
     char url[160];
     struct owner *o;
     (void)state;
@@ -694,7 +694,7 @@ static void release_notifies_where_somebody_waits_alone(void **state) {
 }
 
 /* The two keys have one channel, which is listened to already when the second one is waited for. */
-static void waiter_of_another_key_of_the_same_channel_is_told_too(void **state) {
+static void waiter_of_another_key_of_the_same_channel_is_notified_too(void **state) {
     rlock_client *holds = client(), *waits = client();
     static const char *const keys[] = {"aba", "aca"};
     int i;
@@ -890,13 +890,13 @@ int main(int argc, char **argv) {
         TEST(waiter_that_is_too_heavy_for_the_permits_rests),
         TEST(server_that_is_full_is_tried_again),
         TEST(role_of_any_name_installs_and_uses_nothing_of_another_one),
-        TEST(database_without_the_functions_is_told),
-        TEST(database_and_role_that_do_not_exist_are_told),
-        TEST(wrong_password_is_told_and_not_shown),
+        TEST(database_without_the_functions_is_reported),
+        TEST(database_and_role_that_do_not_exist_are_reported),
+        TEST(wrong_password_is_reported_and_not_shown),
         TEST(password_of_a_role_may_change_while_it_holds),
         TEST(secret_that_the_server_repeats_is_shown_nowhere),
         TEST(password_of_the_environment_is_hidden_too),
-        TEST(role_without_the_right_is_told),
+        TEST(role_without_the_right_is_reported),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(name_is_resolved_and_each_host_is_tried),
         TEST(name_that_is_not_answered_hides_no_other_host),
@@ -905,7 +905,7 @@ int main(int argc, char **argv) {
         TEST(rows_are_found_by_the_index_though_vacuum_saw_no_rows),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(release_notifies_where_somebody_waits_alone),
-        TEST(waiter_of_another_key_of_the_same_channel_is_told_too),
+        TEST(waiter_of_another_key_of_the_same_channel_is_notified_too),
         TEST(behind_a_pooler_waiters_poll),
         TEST(error_of_the_commit_is_unknown_and_cleaned_up),
         TEST(warning_of_something_else_undoes_nothing),

@@ -161,7 +161,7 @@ static void wait_is_cancelled(rlock_client *of) {
     assert_int_equal(owner_release(o), RLOCK_OK);
 }
 
-static void commit_whose_wait_is_cancelled_is_not_told_as_done(void **state) {
+static void commit_whose_wait_is_cancelled_is_not_reported_as_done(void **state) {
     (void)state;
     wait_is_cancelled(client_here());
 }
@@ -271,7 +271,7 @@ int main(int argc, char **argv) {
         TEST(watchdog_renews_a_hold_at_the_new_primary),
         TEST(acquire_that_the_standby_has_not_got_is_not_granted),
         TEST(renewal_for_less_waits_for_the_standby_too),
-        TEST(commit_whose_wait_is_cancelled_is_not_told_as_done),
+        TEST(commit_whose_wait_is_cancelled_is_not_reported_as_done),
         TEST(cancelled_wait_is_seen_though_the_role_hides_warnings),
         TEST(standby_is_never_used),
         TEST(old_primary_that_comes_back_grants_nothing),

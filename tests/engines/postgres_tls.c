@@ -153,7 +153,7 @@ static void certificate_out_of_date_is_refused(void **state) {
 }
 
 /* By the first attempt, whose first address nobody serves. */
-static void refusal_of_one_host_of_several_is_told(void **state) {
+static void refusal_of_one_host_of_several_is_reported(void **state) {
     struct owner *o;
     (void)state;
     server_shows("elsewhere");
@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
         TEST(certificate_for_another_name_is_refused),
         TEST(certificate_of_an_unknown_authority_is_refused),
         TEST(certificate_out_of_date_is_refused),
-        TEST(refusal_of_one_host_of_several_is_told),
+        TEST(refusal_of_one_host_of_several_is_reported),
         TEST(server_without_tls_is_refused_where_it_is_asked_for),
         TEST(scram_is_bound_to_the_channel),
         TEST(certificate_of_the_client_is_asked_for),

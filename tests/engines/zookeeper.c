@@ -53,7 +53,7 @@ static void silent_server_is_left_after_a_command_timeout(void **state) {
 }
 
 /* The server ends the session two beats after the holder was told, at the earliest. */
-static void black_holed_holder_is_told_before_its_session_ends(void **state) {
+static void black_holed_holder_is_notified_before_its_session_ends(void **state) {
     struct owner *o = renewed(proxied(), "k"), *w = owner_new(client(), "k");
     int64_t start_us;
     (void)state;
@@ -166,7 +166,7 @@ static void client_is_freed_without_waiting_for_a_stopped_server(void **state) {
 }
 
 /* Its sessions are forgotten: the client is told, and begins a new one. */
-static void server_that_comes_back_without_its_data_is_told(void **state) {
+static void server_that_comes_back_without_its_data_is_reported(void **state) {
     char path[128];
     struct owner *o = renewed(client(), "k");
     (void)state;
@@ -179,7 +179,7 @@ static void server_that_comes_back_without_its_data_is_told(void **state) {
     assert_int_equal(owner_acquire(o, 10000, 0), RLOCK_OK);
 }
 
-static void server_that_is_not_there_is_told_and_tried_again(void **state) {
+static void server_that_is_not_there_is_reported_and_tried_again(void **state) {
     struct owner *o;
     (void)state;
     server_kill9(&g.server);
@@ -240,7 +240,7 @@ static void client_that_held_rests_while_there_is_no_server(void **state) {
     assert_int_equal(zookeeper_continue(&g.server), 0);
 }
 
-static void hold_whose_node_is_gone_is_told_at_once(void **state) {
+static void hold_whose_node_is_gone_is_reported_at_once(void **state) {
     struct owner *o = renewed(client(), "k");
     char rest[256];
     (void)state;
@@ -739,18 +739,18 @@ int main(int argc, char **argv) {
         FAULTS,
         FAULTS_TOLD,
         TEST(silent_server_is_left_after_a_command_timeout),
-        TEST(black_holed_holder_is_told_before_its_session_ends),
+        TEST(black_holed_holder_is_notified_before_its_session_ends),
         TEST(connection_that_is_cut_loses_no_hold_and_no_waiter),
         TEST(node_whose_reply_was_lost_is_cleaned_up),
         TEST(node_whose_deletion_was_lost_blocks_no_waiter),
         TEST(acquire_that_was_given_up_makes_no_node_later),
         TEST(client_is_freed_without_waiting_for_a_stopped_server),
-        TEST(server_that_comes_back_without_its_data_is_told),
-        TEST(server_that_is_not_there_is_told_and_tried_again),
+        TEST(server_that_comes_back_without_its_data_is_reported),
+        TEST(server_that_is_not_there_is_reported_and_tried_again),
         TEST(node_of_an_earlier_session_is_no_hold),
         TEST(lease_is_counted_from_a_beat),
         TEST(client_that_held_rests_while_there_is_no_server),
-        TEST(hold_whose_node_is_gone_is_told_at_once),
+        TEST(hold_whose_node_is_gone_is_reported_at_once),
         TEST(node_of_a_lease_that_ended_unheard_goes),
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),

@@ -200,7 +200,7 @@ static void servers_without_a_majority_grant_nothing(void **state) {
 
 /* A process that holds and stands still for longer than its session is told when it wakes up, and
  * not before the next one could be granted. */
-static void process_that_stands_still_is_told_when_it_wakes(void **state) {
+static void process_that_stands_still_is_notified_when_it_wakes(void **state) {
     int64_t *lost = (int64_t *)mmap(NULL, 2 * sizeof *lost, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct owner *w = renewed(client_from(0), "k");
@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
         TEST(server_that_stands_still_is_left_in_time),
         TEST(follower_that_is_cut_off_makes_no_hold_longer),
         TEST(servers_without_a_majority_grant_nothing),
-        TEST(process_that_stands_still_is_told_when_it_wakes),
+        TEST(process_that_stands_still_is_notified_when_it_wakes),
         TEST(no_call_of_the_loop_has_blocked),
     };
     signal(SIGPIPE, SIG_IGN);

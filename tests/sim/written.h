@@ -291,7 +291,7 @@ static inline void written_move(int number, bool ends) {
 
 /* The Sentinel says nil before any address is known: the attempt that waits for it ends, and the
  * next one finds the primary. */
-static inline void a_sentinel_that_knows_nobody_is_told_and_asked_again(void) {
+static inline void a_sentinel_that_knows_nobody_is_reported_and_asked_again(void) {
     struct hand *hand;
     written_deployment(1, NULL);
     sim_sentinel_names(&sim.sentinels[0], NULL, 0);
@@ -640,7 +640,7 @@ static const struct {
      a_client_that_is_freed_sends_its_releases_again},
     {"what is kept out leaves nothing to clean up", what_is_kept_out_leaves_nothing_to_clean_up},
     {"a Sentinel that knows nobody is told, and asked again",
-     a_sentinel_that_knows_nobody_is_told_and_asked_again},
+     a_sentinel_that_knows_nobody_is_reported_and_asked_again},
     {"a replica that says so by READONLY is left", a_replica_that_says_so_by_readonly_is_left},
     {"an acquire outlives two changes of the primary",
      an_acquire_outlives_two_changes_of_the_primary},

@@ -234,7 +234,7 @@ static int rlock__node_top(const rlock__node *node) {
  * long. A marker is good for the process that it names alone; so one that came with a slot from
  * another node says nothing, and no marker is a quarantine. If the name is another one now the node
  * is asked at once, and is told what is known of it: it need not wait because its slot has left.
- * A node of which no slot is known cannot have a marker, and grants nothing. */
+ * A node of which no slot is known cannot have a marker, and grants no lock. */
 static void rlock__node_mark(rlock__node *node) {
     rlock__quarantine *quarantine = node->redis->quarantine;
     char digits[21];

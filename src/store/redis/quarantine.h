@@ -2,9 +2,9 @@
  * >>redis-quarantine - a server that may have lost holds grants none until they would have ended
  *
  * A marker at the server says whose data it has, and since when: src/lua/quarantine.lua. The
- * handshake of each command connection asks how long the server has to grant nothing, counted by
+ * handshake of each command connection asks how long the server has to grant no lock, counted by
  * this client's config.quarantine_ms. Until then no acquire is sent; all else is. A server that
- * cannot tell grants nothing either, and is asked again. A replica says here that it is one, since
+ * cannot tell grants no lock either, and is asked again. A replica says here that it is one, since
  * no acquire is sent to which it could.
  *
  * A node of a cluster keeps its marker in a slot of its own: see rlock__node_mark. While a question

@@ -226,7 +226,7 @@ typedef struct rlock__sync {
     char words[RLOCK__LINE];
 } rlock__sync;
 
-/* For how long the server grants nothing, by config.quarantine_ms. */
+/* For how long the server grants no lock, by config.quarantine_ms. */
 typedef struct rlock__quarantine {
     struct rlock__redis *redis;
     int64_t ms;
