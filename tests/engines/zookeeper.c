@@ -327,6 +327,49 @@ static void password_keeps_others_out(void **state) {
     assert_null(strstr(kit_log_text, "wr0ng"));
 }
 
+static int shown; /* reports with words */
+
+static void report_has_no_password(void *user, const rlock_report *report) {
+    (void)user;
+    assert_true(report->text == NULL || strstr(report->text, "wr0ng") == NULL);
+    assert_true(report->where == NULL || strstr(report->where, "wr0ng") == NULL);
+    shown += report->text != NULL;
+}
+
+/* It is refused by a node of another user, and a host that is not found has its name too. */
+static void wrong_password_is_shown_nowhere(void **state) {
+    char urls[2][256];
+    int i;
+    (void)state;
+    snprintf(urls[0], sizeof urls[0], "zookeeper://me:s3cret@127.0.0.1:%d/t%d?tick_ms=200",
+             g.server.port, g.test);
+    assert_int_equal(owner_acquire(owner_new(client_of(urls[0]), "k"), 2000, 1000), RLOCK_OK);
+    snprintf(urls[0], sizeof urls[0], "zookeeper://me:wr0ng-one@127.0.0.1:%d/t%d?tick_ms=200",
+             g.server.port, g.test);
+    snprintf(urls[1], sizeof urls[1],
+             "zookeeper://me:wr0ng-one@wr0ng-one.invalid:%d/t%d?tick_ms=200", g.server.port,
+             g.test);
+    for (i = 0; i < 2; i++) {
+        rlock_config config;
+        struct owner *o;
+        memset(&config, 0, sizeof config);
+        assert_int_equal(rlock_zookeeper_new(&made.stores[made.store_count], urls[i]), RLOCK_OK);
+        config.store = made.stores[made.store_count++];
+        config.loop = rlock_poll_loop(kit_poll);
+        config.log = kit_log;
+        config.on_event = report_has_no_password;
+        config.command_timeout_ms = 2000;
+        kit_log_text[0] = 0;
+        shown = 0;
+        o = owner_new(kit_client(&config), "k");
+        assert_true(owner_acquire(o, 0, 1000) != RLOCK_OK);
+        assert_non_null(o->text[RLOCK_ACQUIRED]);
+        assert_null(strstr(o->text[RLOCK_ACQUIRED], "wr0ng"));
+        assert_null(strstr(kit_log_text, "wr0ng"));
+        assert_true(shown > 0);
+    }
+}
+
 /* The session is taken up by a new handle of the library, which has to know the password too. */
 static void connection_with_a_password_that_is_cut_loses_no_hold(void **state) {
     char url[256];
@@ -613,8 +656,8 @@ static int crowd_is_gone(void *count) {
 }
 
 /* Thousands of waiters of one client in one line are served in the end, few at a time, and many by
- * one list of the children. Meanwhile their client
- * loses its connection, and no hold of anybody is lost, nor does a turn of the loop take long. */
+ * one list of the children. Meanwhile their client loses its connection, and no hold of anybody is
+ * lost, nor does a turn of the loop take long. */
 static void crowd_is_served(rlock_kind kind, int count, const char *name) {
     rlock_client *of = proxied_for(2000);
     struct owner *h = crowd_owner(client(), kind), *mine = renewed(of, "mine");
@@ -780,6 +823,7 @@ int main(int argc, char **argv) {
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),
         TEST(password_keeps_others_out),
+        TEST(wrong_password_is_shown_nowhere),
         TEST(connection_with_a_password_that_is_cut_loses_no_hold),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(each_host_is_tried_before_there_is_none),
