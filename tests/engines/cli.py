@@ -8,6 +8,7 @@ Prints TAP. The tests are those of tests/cli.py that know nothing of Redis, and 
 and of ZooKeeper that its tick is what the URL says. Servers are private, in folders of their own, and end with this.
 """
 
+import ctypes
 import glob
 import json
 import os
@@ -227,6 +228,33 @@ class MariaDB(EngineServer):
             return False
 
 
+class Administrator:
+    """A session of root, which blocks, by the library that rlock loads too."""
+
+    def __init__(self, server):
+        self.library = ctypes.CDLL("libmariadb.so.3")
+        self.library.mysql_error.restype = ctypes.c_char_p
+        self.library.mysql_init.restype = self.library.mysql_store_result.restype = ctypes.c_void_p
+        self.hand = ctypes.c_void_p(self.library.mysql_init(None))
+        path = f"{server.folder}/socket".encode()
+        assert self.library.mysql_real_connect(self.hand, None, b"root", b"", b"shop", 0, path, ctypes.c_ulong(0)), self.error()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.library.mysql_close(self.hand)
+
+    def error(self):
+        return self.library.mysql_error(self.hand).decode()
+
+    def runs(self, words):
+        assert self.library.mysql_query(self.hand, words.encode()) == 0, (words, self.error())
+        result = self.library.mysql_store_result(self.hand)
+        if result:
+            self.library.mysql_free_result(ctypes.c_void_p(result))
+
+
 COMMON = """exit_status_is_that_of_the_command fence_is_written_into_a_file try_and_wait_end_with_124_and_the_next_one_gets_it
     rlock_is_killed rlock_is_stopped keeper_is_killed command_is_killed command_that_is_stopped_keeps_the_lock
     server_stops_and_goes_on server_is_killed_and_comes_back_with_its_data hold_survives_a_short_absence_of_the_server
@@ -338,6 +366,22 @@ if ENGINE == "postgres":
         assert re.fullmatch(wanted, err), err
 
 
+if ENGINE == "mariadb":
+
+    @test
+    def row_that_somebody_locks_is_reported_as_the_cause_of_the_loss(place):
+        server, key = place.own_server(), place.key
+        machine = place.rlock("--lease", ms(4 * LEASE_S), key, "--", "sleep", "100", stderr=subprocess.PIPE, text=True)
+        until("the command", SOON_S, machine.command)
+        with Administrator(server) as session:
+            session.runs("BEGIN")
+            session.runs(f"SELECT name FROM rlock_keys WHERE name = '{key}' FOR UPDATE")
+            err = machine.process.communicate(timeout=4 * SOON_S)[1]
+        assert machine.process.returncode == LOST, err
+        wanted = f"rlock: the lock of {key} was lost: .*(timeout|max_statement_time) exceeded.*; the command was terminated\n"
+        assert re.fullmatch(wanted, err), err
+
+
 @test
 def leader_whose_lead_is_taken_away_starts_again_when_it_leads_again(place):
     machine = place.rlock("elect", "--lease", ms(LEASE_S), place.key, "--", cli.BEAT, place.log, "ignore",
@@ -396,6 +440,22 @@ if ENGINE == "postgres":
         for url, words in ((server.url.replace("me@", "few@"), "too many connections"), (server.url, "read-only")):
             code, out, err = place.says("-n", place.key, "--", "true", url=url)
             assert code == FAILED and out == "" and words in err and "Is the server running" not in err, (code, out, err)
+
+
+if ENGINE == "mariadb":
+
+    @test
+    def server_that_refuses_for_now_is_not_said_to_be_away(place):
+        server = place.own_server()
+        with Administrator(server) as session:
+            session.runs("ALTER USER app@'%' WITH MAX_USER_CONNECTIONS 1")
+            holder = place.rlock(place.key, "--", "sh", "-c", "echo; exec sleep 60", stdout=subprocess.PIPE)
+            assert holder.process.stdout.readline() == b"\n"
+            for words in ("max_user_connections", "read-only"):
+                code, out, err = place.says("-n", "other", "--", "true")
+                assert code == FAILED and out == "" and words in err and "Is the server running" not in err, (code, out, err)
+                session.runs("ALTER USER app@'%' WITH MAX_USER_CONNECTIONS 0")
+                session.runs("SET GLOBAL read_only = 1")
 
 
 @test

@@ -600,6 +600,20 @@ static void rows_are_found_by_the_index_though_vacuum_saw_no_rows(void **state) 
     sql("COMMIT");
 }
 
+/* A scan of a bitmap is one of the index to those that count: so the settings are looked at. */
+static void each_function_of_the_user_has_both_settings_that_make_it_use_the_index(void **state) {
+    const char *without =
+        sql("SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p WHERE pronamespace "
+            "= 'rlock'::regnamespace AND prosecdef AND NOT coalesce(proconfig @> "
+            "'{enable_seqscan=off,enable_bitmapscan=off}', false)");
+    (void)state;
+    if (without[0] != 0) {
+        fail_msg("without one of the settings: %s", without);
+    }
+    assert_true(atoi(sql("SELECT count(*) FROM pg_proc WHERE pronamespace = "
+                         "'rlock'::regnamespace AND prosecdef")) > 10);
+}
+
 /* The last fence of a row is far above the clock: so it alone makes them rise. */
 static void fences_rise_by_the_row_where_the_clock_is_behind(void **state) {
     static const char *const keys[] = {"a", "b"};
@@ -903,6 +917,7 @@ int main(int argc, char **argv) {
         TEST(environment_does_not_lead_elsewhere_than_the_url),
         TEST(token_of_another_is_neither_renewed_nor_released_nor_shortened),
         TEST(rows_are_found_by_the_index_though_vacuum_saw_no_rows),
+        TEST(each_function_of_the_user_has_both_settings_that_make_it_use_the_index),
         TEST(fences_rise_by_the_row_where_the_clock_is_behind),
         TEST(release_notifies_where_somebody_waits_alone),
         TEST(waiter_of_another_key_of_the_same_channel_is_notified_too),

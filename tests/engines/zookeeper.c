@@ -15,11 +15,23 @@
 #define ZOOKEEPER_TICK_MS 200
 #define ZOOKEEPER_SESSION_MS 2000
 
+#include <zookeeper/zookeeper.h>
+
+static long lists; /* of children that were asked for */
+
+static int lists_one(zhandle_t *zh, const char *path, int watch, strings_completion_t done,
+                     const void *data) {
+    lists++;
+    return zoo_aget_children(zh, path, watch, done, data);
+}
+
 #define malloc wish_malloc
 #define calloc wish_calloc
+#define zoo_aget_children lists_one
 #include "../../stores/rlock_zookeeper.h"
 #undef malloc
 #undef calloc
+#undef zoo_aget_children
 
 #include "zookeeper_kit.h"
 
@@ -315,6 +327,49 @@ static void password_keeps_others_out(void **state) {
     assert_null(strstr(kit_log_text, "wr0ng"));
 }
 
+static int shown; /* reports with words */
+
+static void report_has_no_password(void *user, const rlock_report *report) {
+    (void)user;
+    assert_true(report->text == NULL || strstr(report->text, "wr0ng") == NULL);
+    assert_true(report->where == NULL || strstr(report->where, "wr0ng") == NULL);
+    shown += report->text != NULL;
+}
+
+/* It is refused by a node of another user, and a host that is not found has its name too. */
+static void wrong_password_is_shown_nowhere(void **state) {
+    char urls[2][256];
+    int i;
+    (void)state;
+    snprintf(urls[0], sizeof urls[0], "zookeeper://me:s3cret@127.0.0.1:%d/t%d?tick_ms=200",
+             g.server.port, g.test);
+    assert_int_equal(owner_acquire(owner_new(client_of(urls[0]), "k"), 2000, 1000), RLOCK_OK);
+    snprintf(urls[0], sizeof urls[0], "zookeeper://me:wr0ng-one@127.0.0.1:%d/t%d?tick_ms=200",
+             g.server.port, g.test);
+    snprintf(urls[1], sizeof urls[1],
+             "zookeeper://me:wr0ng-one@wr0ng-one.invalid:%d/t%d?tick_ms=200", g.server.port,
+             g.test);
+    for (i = 0; i < 2; i++) {
+        rlock_config config;
+        struct owner *o;
+        memset(&config, 0, sizeof config);
+        assert_int_equal(rlock_zookeeper_new(&made.stores[made.store_count], urls[i]), RLOCK_OK);
+        config.store = made.stores[made.store_count++];
+        config.loop = rlock_poll_loop(kit_poll);
+        config.log = kit_log;
+        config.on_event = report_has_no_password;
+        config.command_timeout_ms = 2000;
+        kit_log_text[0] = 0;
+        shown = 0;
+        o = owner_new(kit_client(&config), "k");
+        assert_true(owner_acquire(o, 0, 1000) != RLOCK_OK);
+        assert_non_null(o->text[RLOCK_ACQUIRED]);
+        assert_null(strstr(o->text[RLOCK_ACQUIRED], "wr0ng"));
+        assert_null(strstr(kit_log_text, "wr0ng"));
+        assert_true(shown > 0);
+    }
+}
+
 /* The session is taken up by a new handle of the library, which has to know the password too. */
 static void connection_with_a_password_that_is_cut_loses_no_hold(void **state) {
     char url[256];
@@ -561,7 +616,13 @@ static void waiter_behind_one_that_gives_up_waits_on(void **state) {
 static struct {
     rlock *locks[CROWD];
     int served, lost;
+    int out; /* the most requests that were out at a time */
+    rlock__zk *zk;
 } crowd;
+
+static void crowd_counts(void) {
+    crowd.out = crowd.zk->out > crowd.out ? crowd.zk->out : crowd.out;
+}
 
 static void crowd_goes(rlock *lock, const rlock_event *event, void *user) {
     if (event->kind == RLOCK_ACQUIRED && event->status == RLOCK_OK) {
@@ -574,7 +635,9 @@ static void crowd_goes(rlock *lock, const rlock_event *event, void *user) {
 
 /* All that was asked for is done. */
 static int crowd_stands(void *of) {
-    rlock__zk *zk = (rlock__zk *)((rlock_client *)of)->store_state;
+    rlock__zk *zk = crowd.zk;
+    (void)of;
+    crowd_counts();
     return zk->up && zk->ops.next == &zk->ops && zk->requests.next == &zk->requests;
 }
 
@@ -588,11 +651,13 @@ static struct owner *crowd_owner(rlock_client *of, rlock_kind kind) {
 }
 
 static int crowd_is_gone(void *count) {
+    crowd_counts();
     return crowd.served + crowd.lost >= *(int *)count;
 }
 
-/* Thousands of waiters of one client in one line are served in the end. Meanwhile their client
- * loses its connection, and no hold of anybody is lost, nor does a turn of the loop take long. */
+/* Thousands of waiters of one client in one line are served in the end, few at a time, and many by
+ * one list of the children. Meanwhile their client loses its connection, and no hold of anybody is
+ * lost, nor does a turn of the loop take long. */
 static void crowd_is_served(rlock_kind kind, int count, const char *name) {
     rlock_client *of = proxied_for(2000);
     struct owner *h = crowd_owner(client(), kind), *mine = renewed(of, "mine");
@@ -600,6 +665,8 @@ static void crowd_is_served(rlock_kind kind, int count, const char *name) {
     int64_t begin_us = kit_now_us(), stand_us, back_us;
     int i;
     memset(&crowd, 0, sizeof crowd);
+    crowd.zk = (rlock__zk *)of->store_state;
+    lists = 0;
     memset(&options, 0, sizeof options);
     options.key = "k";
     options.kind = kind;
@@ -619,11 +686,12 @@ static void crowd_is_served(rlock_kind kind, int count, const char *name) {
     back_us = kit_now_us();
     assert_int_equal(owner_release(h), RLOCK_OK);
     assert_true(kit_until(crowd_is_gone, &count, 120000));
-    printf("# %d waiters (%s) stood after %d ms and were served in %d ms, by %llu requests; the "
-           "longest "
-           "call computed for %.2f ms\n",
+    printf("# %d waiters (%s) stood after %d ms and were served in %d ms, by %llu requests, "
+           "%ld lists, %d at a time; the longest call computed for %.2f ms\n",
            count, name, (int)((stand_us - begin_us) / 1000), (int)((kit_now_us() - back_us) / 1000),
-           (unsigned long long)kit_stats(of).commands, (double)longest_us / 1000);
+           (unsigned long long)kit_stats(of).commands, lists, crowd.out, (double)longest_us / 1000);
+    assert_in_range(crowd.out, RLOCK__ZK_WINDOW / 2, RLOCK__ZK_WINDOW);
+    assert_in_range(2 * lists, 1, count * (kind == RLOCK_KIND_FAIR ? 1 : 8));
     assert_int_equal(crowd.lost, 0);
     assert_int_equal(mine->seen[RLOCK_LOST], 0);
     assert_int_equal(h->seen[RLOCK_LOST], 0);
@@ -755,6 +823,7 @@ int main(int argc, char **argv) {
         TEST(what_is_not_ours_is_untouched),
         TEST(line_that_was_removed_is_made_again),
         TEST(password_keeps_others_out),
+        TEST(wrong_password_is_shown_nowhere),
         TEST(connection_with_a_password_that_is_cut_loses_no_hold),
         TEST(url_that_is_wrong_is_refused_without_its_password),
         TEST(each_host_is_tried_before_there_is_none),
