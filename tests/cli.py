@@ -341,6 +341,19 @@ def server_without_tls_is_spoken_to_without_reading_the_systems_certificates(pla
 
 
 @test
+def server_that_refuses_is_not_said_to_be_away(place):
+    full, replica = place.own_server(), place.own_server()
+    full.redis.config_set("maxclients", 1)  # which that connection is
+    replica.redis.replicaof("127.0.0.1", 1)
+    for server, words in ((full, "max number of clients reached"), (replica, "replica")):
+        code, out, err = place.says("-n", place.key, "--", "echo", "ran", url=server.url)
+        assert (code, out) == (FAILED, "") and words in err and "Is the server running" not in err, (code, out, err)
+    replica.kill()
+    code, out, err = place.says("-n", place.key, "--", "echo", "ran", url=replica.url)
+    assert (code, out) == (FAILED, "") and "Is the server running" in err, (code, out, err)
+
+
+@test
 def fence_is_written_into_a_file(place):
     path = os.path.join(place.folder, "fence")
     code, out, _ = place.says("--fence-file", path, place.key, "--", "sh", "-c", f'cat {path}; echo "$RLOCK_FENCE"')

@@ -10,6 +10,7 @@ comes when the program works: when its key is held. Prints TAP.
 import concurrent.futures
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -299,6 +300,25 @@ def data_is_silent(folder, server):
         Run(folder, server, PROGRAMS["once"][0], data=data.url).ends(1, "^data: ", "^report of monday was not started$")
 
 
+def data_answers_after_the_lease(folder, server):
+    """The question about the period blocks the loop, and its answer comes when the lock is held no more."""
+    for turn in range(10):
+        with Redis(folder=folder) as data:
+            data.signal(signal.SIGSTOP)
+            with_it = Run(folder, server, (*PROGRAMS["once"][0][:-1], "echo ran >>$LOG"), data=data.url,
+                          lease="?watchdog_lease_ms=500")
+            with_it.wait("the lock", lambda: server.redis.exists("report"))
+            with_it.wait("the end of its lease", lambda: not server.redis.exists("report"))
+            data.signal(signal.SIGCONT)
+            with_it.process.wait(PATIENCE_S)
+        assert not os.path.exists(with_it.log), "the job was started, and the lock was another's"
+        if not re.search("^data: ", with_it.said(), re.M):
+            break  # else this machine was too slow: it waits for a second, and the lease is half of that
+        os.unlink(with_it.said_in)
+        assert turn < 9, "the answer has never come in time"
+    with_it.ends(1, "^report of monday was not started$")
+
+
 def shutdown_is_not_answered(folder, server):
     with_it = Run(folder, server, ("cookbook/graceful",), url=server.url)
     with_it.works("shift")
@@ -309,6 +329,34 @@ def shutdown_is_not_answered(folder, server):
 
 def value_cannot_be_written(folder, server):
     Run(folder, server, ("cookbook/cache", "nowhere/value", "2")).ends(1, "nowhere/value.*: No such file")
+
+
+def value_is_not_put_in_its_place(folder, server):
+    os.makedirs(os.path.join(folder, "value", "old"))  # a folder is where the value has to be
+    Run(folder, server, ("cookbook/cache", "value", "2")).ends(1, "value.*: Is a directory$", "^0 of 2 answered, made 0 times$")
+    assert os.listdir(os.path.join(folder, "value")) == ["old"]
+    assert [name for name in os.listdir(folder) if name.startswith("value")] == ["value"], "a draft is left"
+
+
+def value_has_no_room(folder, server):
+    """As on a full disk, which is reported when the file is closed: what it says goes through a pipe."""
+    def no_file_grows():
+        dies_with_parent()
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    old = os.path.join(folder, "value")
+    with open(old, "wb"):
+        pass  # there is one, of no use
+    before = os.stat(old)
+    done = subprocess.run([os.path.join(EXAMPLES, "cookbook/cache"), "value", "2"], cwd=folder, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "RLOCK_URL": server.url + SOON}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, preexec_fn=no_file_grows, check=False)
+    assert done.returncode == 1 and "0 of 2 answered, made 0 times\n" in done.stdout, done
+    assert re.search("^value.*: File too large$", done.stdout, re.M), done
+    after = os.stat(old)
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns), "the old value was replaced"
+    assert [name for name in os.listdir(folder) if name.startswith("value")] == ["value"], "a draft is left"
 
 
 def draft_is_of_one_process(folder, server):
@@ -331,8 +379,11 @@ def rows():
     yield from (bad_url(name) for name in PROGRAMS if name != "once leaves")
     yield from (usage(words) for words in USAGE)
     yield "once: the server of its data is silent", data_is_silent
+    yield "once: the server of its data answers after the lease", data_answers_after_the_lease
     yield "graceful: the server does not answer its shutdown", shutdown_is_not_answered
     yield "cache: the value cannot be written", value_cannot_be_written
+    yield "cache: the value cannot be put in its place", value_is_not_put_in_its_place
+    yield "cache: the disk is full", value_has_no_room
     yield "cache: the draft of a value is of one process", draft_is_of_one_process
 
 

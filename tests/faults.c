@@ -447,6 +447,7 @@ int main(int argc, char **argv) {
         TEST(grant_on_the_way_is_given_back_on_the_way),
         TEST(grant_on_the_way_is_let_go_though_memory_is_refused),
         TEST(node_whose_name_is_looked_up_is_not_left),
+        TEST(name_that_hangs_hides_no_other_node_of_a_cluster),
         TEST(question_for_the_map_that_is_lost_is_asked_again),
         TEST(client_that_ends_while_it_asks_for_the_map_leaves_nothing),
         TEST(nodes_of_a_large_cluster_are_all_served),

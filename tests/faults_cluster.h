@@ -634,6 +634,33 @@ static void node_whose_name_is_looked_up_is_not_left(void **state) {
     assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
 }
 
+/* The resolver never answers for the first node that was named: the next one has the map. */
+static void name_that_hangs_hides_no_other_node_of_a_cluster(void **state) {
+    rlock_config config = fleet_begins();
+    struct owner *o, *other;
+    char list[64];
+    int64_t begun_us;
+
+    (void)state;
+    snprintf(list, sizeof list, "hangs.example:%d,127.0.0.2:%d", fleet.port, fleet.port);
+    config.cluster = list;
+    o = owner_new(kit_client(&config), key_of(0, 8191));
+    other = owner_new(kit_clients[0], key_of(8192, 16383));
+    begun_us = stage.now_us;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    assert_int_equal(rlock_acquire(other->lock, RLOCK_FOREVER, 60000, owner_told, other), RLOCK_OK);
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    assert_int_equal(stage_wait(other, RLOCK_ACQUIRED, 2000), RLOCK_OK);
+    assert_true(stage.now_us - begun_us < 2000000);
+    assert_int_equal(stage.names, 1);
+    stage_runs(20000);
+    assert_int_equal(stage_renew(o, 60000), RLOCK_OK);
+    assert_int_equal(stage_renew(other, 60000), RLOCK_OK);
+    rlock_on_resolved_all(stage_takes_name("hangs.example"), NULL, 0); /* it fails in the end */
+    stage_runs(3000);
+    assert_true(rlock_is_held(o->lock) && rlock_is_held(other->lock));
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Redirections
  */

@@ -230,6 +230,30 @@ static void program_is_counted_as_it_ran(void **state) {
     has("rlock_hold_seconds_count 5");
 }
 
+/* docs/operate.md: the alarm is on losses for any other reason. */
+static void shutdown_raises_only_the_losses_that_say_closed(void **state) {
+    static const char name[] = "\nrlock_losses_total{reason=\"";
+    struct owner *holds = owner_of(g.client, "k");
+    const char *at;
+    int others = 0;
+
+    (void)state;
+    SAME(owner_acquire(holds, RLOCK_FOREVER, 0), RLOCK_OK);
+    virtual_idle(&g.loop);
+    SAME(rlock_client_shutdown(g.client, 1000, NULL, NULL), RLOCK_OK);
+    virtual_run_ms(&g.loop, 1000);
+    SAME(holds->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    page_of(&g.metrics, 1);
+    has("rlock_losses_total{reason=\"closed\"} 1");
+    for (at = strstr(g.page, name); at != NULL; at = strstr(at + 1, name)) {
+        if (strncmp(at + sizeof name - 1, "closed", 6) != 0) {
+            assert_memory_equal(strchr(at, '}'), "} 0\n", 4);
+            others++;
+        }
+    }
+    SAME(others, 3);
+}
+
 static void page_is_one_that_prometheus_reads(void **state) {
     char *line;
     (void)state;
@@ -512,6 +536,7 @@ int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     static const struct CMUnitTest tests[] = {
         CASE(program_is_counted_as_it_ran),
+        CASE(shutdown_raises_only_the_losses_that_say_closed),
         CASE(page_is_one_that_prometheus_reads),
         CASE(several_metrics_are_one_page_with_a_label_each),
         CASE(page_without_room_is_cut_and_says_what_it_needs),

@@ -327,6 +327,15 @@ def loop_contract_is_kept_where_what_is_ready_is_posted(redis, _):
     loop_is_checked(redis, "on")
 
 
+@test
+def module_defines_no_symbol_of_rlock_for_others(*_):
+    """Another module in the same nginx may have a version of its own."""
+    found = subprocess.run(["nm", "-D", "--defined-only", MODULE], stdout=subprocess.PIPE, text=True, check=True,
+                           preexec_fn=dies_with_parent).stdout.split()[2::3]
+    assert "ngx_modules" in found, found  # it is the table that nginx looks for
+    assert not [name for name in found if name.startswith("rlock")], found
+
+
 # ---- a request ----
 
 
