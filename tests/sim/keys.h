@@ -512,6 +512,8 @@ static inline void oracle_renews(const struct slot *slot, const struct sim_line 
     token->back_us = 0;
 }
 
+static inline bool token_late(const struct sim_line *by, const struct token *token);
+
 /* A mutex was changed: who may do that, and to what? */
 static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) {
     struct token *before = slot->there;
@@ -555,6 +557,7 @@ static inline void oracle_mutex_touched(struct slot *slot, struct sim_line *by) 
             slot->there->order = ++oracle.orders;
             slot->free_since_us = -1;
             slot->there->theirs = by == NULL;
+            slot->there->late = token_late(by, slot->there);
             if (by != NULL && !oracle_owns(by, slot->there)) {
                 sim_failed("%s puts the token of %s", by->client_id, slot->there->text);
             }
@@ -916,7 +919,7 @@ static inline void queue_count(const struct slot *slot) {
 }
 
 /* The server runs something that its client gave up for want of an answer. */
-static inline bool queue_late(const struct sim_line *by, const struct token *token) {
+static inline bool token_late(const struct sim_line *by, const struct token *token) {
     const struct hand *hand = queue_hand(token);
     const struct actor *actor = by != NULL ? oracle_actor(by) : NULL;
     return (hand == NULL || !hand_asks_now(hand)) && actor != NULL &&
@@ -950,7 +953,7 @@ static inline void queue_commit(struct slot *slot, const struct sim_line *by) {
             }
         }
         if (was != is || (token->place > 0) != (token->next_place > 0)) {
-            token->late = queue_late(by, token);
+            token->late = token_late(by, token);
             slot->changed_us = token->came_us = sim.now_us;
         }
         slot->left = slot->left || (was && !is && by != NULL);

@@ -2016,12 +2016,24 @@ static inline bool program_owned(const struct token *token) {
     return false;
 }
 
+/* An address that stays may lead to another machine. If that was started since the client last heard
+ * of the one before, it is taken for that one, started anew: then what is under way to the one
+ * before is not expected any more. */
+static inline bool program_mistaken(const struct token *token) {
+    bool restarted = false;
+    int i;
+    for (i = 0; i < sim.server_count; i++) {
+        restarted = restarted || sim.servers[i].model->restarts != 0;
+    }
+    return token->late && sim.name.floating && restarted;
+}
+
 /* How long something of this token may be at a server when nobody holds any more. A replica that is
  * taken for the primary says of what it has not heard of yet that it is gone. What a clock that was
  * set back keeps there after its lease is given back by nobody. */
 static inline int64_t program_clean_us(const struct token *token) {
     return program_owned(token) && !token->is_void && !token->stays && token->back_us == 0 &&
-                   !program.clustered && !program_hides_replicas()
+                   !program.clustered && !program_hides_replicas() && !program_mistaken(token)
                ? PROGRAM_CLEAN_US
                : program.most_lease_ms * 1000 + PROGRAM_CLEAN_US + token->back_us;
 }
