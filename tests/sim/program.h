@@ -2016,9 +2016,9 @@ static inline bool program_owned(const struct token *token) {
     return false;
 }
 
-/* An address that stays may lead to another machine. If that was started since the client last heard
- * of the one before, it is taken for that one, started anew: then what is under way to the one
- * before is not expected any more. */
+/* An address that stays may lead to another machine. If that was started since the client heard of
+ * the one before, it is taken for that one, started anew: then what is under way to the one before
+ * is not expected any more. */
 static inline bool program_mistaken(const struct token *token) {
     bool restarted = false;
     int i;
