@@ -379,7 +379,7 @@ check "quorum: it leaves no key behind" nothing_left
 
 # The commands of a how-to page: a program was run above, a question to the server is asked now.
 commands_run() {
-    sed -n "s|^    build/examples/|$bin/|p; /^    redis-cli /{s|redis-cli |$cli -s $RLOCK_SOCKET |gp}" "docs/$1.md" >"$out.commands"
+    sed -n "s#^    \(tools/with-server \)*build/examples/#$bin/#p; /^    redis-cli /{s|redis-cli |$cli -s $RLOCK_SOCKET |gp}" "docs/$1.md" >"$out.commands"
     [ -s "$out.commands" ] || return 1
     while read -r command; do
         case $command in
