@@ -8510,8 +8510,9 @@ RLOCK__NOINLINE static bool rlock__conn_init(rlock__conn *conn, rlock__redis *re
 
 /* Returns what is wrong with the description of a configuration, or NULL. */
 static const char *rlock__description_fault(const rlock_config *config) {
-    const char *at = config->description, *end = at + rlock__length(at);
-    bool good = end > at && end <= at + RLOCK__DESCRIPTION_MAX;
+    const char *at = config->description;
+    size_t left = rlock__length(at);
+    bool good = left > 0 && left <= RLOCK__DESCRIPTION_MAX;
     if (!at) {
         return NULL;
     }
@@ -8519,11 +8520,12 @@ static const char *rlock__description_fault(const rlock_config *config) {
         return RLOCK__TEXT("config.description cannot be combined with config.client_name: a "
                            "connection has one name");
     }
-    while (good && at < end) {
+    while (good && left > 0) {
         uint32_t code;
-        size_t size = rlock__utf8(at, (size_t)(end - at), &code);
+        size_t size = rlock__utf8(at, left, &code);
         good = size && rlock__is_plain(code);
         at += size;
+        left -= size;
     }
     return good ? NULL
                 : RLOCK__TEXT("config.description: expected 1 to 128 bytes of UTF-8, without "
@@ -17560,4 +17562,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 3496eb4412b7f67f */
+/* tools/join makes this file of src/: edit that. Digest of all above: c5ae26e22fa8ca14 */

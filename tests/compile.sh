@@ -584,8 +584,17 @@ traces() {
     [ -s "$work/hash" ]
 }
 
+# traps TARGET: what fuzzers found, where clang traps what gcc does not see as undefined: an offset of a null pointer, say.
+# shellcheck disable=SC2046,SC2086
+traps() {
+    clang -std=c99 -D_GNU_SOURCE -fsanitize=undefined -fsanitize-trap=undefined -I. -Itests -Itests/sim \
+        $hiredis_cflags $(pkg-config --cflags lua5.1) -o "$work/traps" "tests/fuzz/$1.c" \
+        $hiredis_libs $(pkg-config --libs lua5.1) && "$work/traps" "tests/fuzz/corpus/$1"
+}
+
 part() {
     case $1 in
+        traps:*) check "what clang alone calls undefined is not done, in the corpus of ${1#*:}" traps "${1#*:}" ;;
         traces:*) check "500 seeds of the simulator, by ${1#*:}" traces "${1#*:}" ;;
         headers:*) headers_for_cxx "${1#*:}" ;;
         *) row "$1" ;;
@@ -594,7 +603,7 @@ part() {
 
 # shellcheck disable=SC2086  # the seeds are two parts, or none
 side_by_side part ${every:+traces:clang traces:gcc} gcc:c99 clang++:c++11 gcc:c11 gcc:c17 g++:c++11 g++:c++20 \
-    clang:c99 clang:c11 clang:c17 clang++:c++20 headers:g++:c++17 headers:g++:c++20 headers:clang++:c++17 \
+    traps:hostile traps:tape clang:c99 clang:c11 clang:c17 clang++:c++20 headers:g++:c++17 headers:g++:c++20 headers:clang++:c++17 \
     headers:clang++:c++20
 
 compiler=g++

@@ -29,8 +29,9 @@
 
 /* Returns what is wrong with the description of a configuration, or NULL. */
 static const char *rlock__description_fault(const rlock_config *config) {
-    const char *at = config->description, *end = at + rlock__length(at);
-    bool good = end > at && end <= at + RLOCK__DESCRIPTION_MAX;
+    const char *at = config->description;
+    size_t left = rlock__length(at);
+    bool good = left > 0 && left <= RLOCK__DESCRIPTION_MAX;
     if (!at) {
         return NULL;
     }
@@ -38,11 +39,12 @@ static const char *rlock__description_fault(const rlock_config *config) {
         return RLOCK__TEXT("config.description cannot be combined with config.client_name: a "
                            "connection has one name");
     }
-    while (good && at < end) {
+    while (good && left > 0) {
         uint32_t code;
-        size_t size = rlock__utf8(at, (size_t)(end - at), &code);
+        size_t size = rlock__utf8(at, left, &code);
         good = size && rlock__is_plain(code);
         at += size;
+        left -= size;
     }
     return good ? NULL
                 : RLOCK__TEXT("config.description: expected 1 to 128 bytes of UTF-8, without "
