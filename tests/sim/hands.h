@@ -195,17 +195,23 @@ static inline void hand_free(struct hand *hand) {
  * Callbacks.
  */
 
+/* Words are copied: without memory they are lost. */
+static inline bool words_may_be_lost(void) {
+    bool refused = sim.failure.step == SIM_ALLOC || sim.failure.step == SIM_HIREDIS;
+    return oracle.starved || (sim.failures > 0 && refused);
+}
+
 /* The words of an event belong to its status: a success has none, and what only an operator can
  * mend, or the server's words explain, is not told without any. */
 static inline void oracle_words(const struct hand *hand, const rlock_event *event) {
-    bool said =
-        !oracle.starved && (event->status == RLOCK_ERR_SERVER || event->status == RLOCK_ERR_AUTH);
+    bool said = !words_may_be_lost() &&
+                (event->status == RLOCK_ERR_SERVER || event->status == RLOCK_ERR_AUTH);
     if (event->text == NULL ? said : event->status == RLOCK_OK) {
         sim_failed("hand %d: %s, with the words %s", hand->number, rlock_strerror(event->status),
                    event->text != NULL ? event->text : "NULL");
     }
     if (event->kind == RLOCK_LOST && event->reason == RLOCK_REASON_EXPIRED && hand->lock->renews &&
-        event->text == NULL && !oracle.starved) {
+        event->text == NULL && !words_may_be_lost()) {
         sim_failed("hand %d expires, and nothing says why", hand->number);
     }
 }
