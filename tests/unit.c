@@ -428,6 +428,7 @@ static const struct CMUnitTest singles[] = {
 #endif
     CASE(nothing_is_allocated_between_acquire_and_release_once_warm),
     CASE(held_key_takes_no_more_than_384_bytes),
+    CASE(what_only_waiters_need_is_not_kept_for_each_hold),
     CASE(release_needs_no_memory),
     CASE(releases_of_many_need_no_memory),
     CASE(request_without_memory_is_made_soon),
@@ -520,6 +521,7 @@ static const struct CMUnitTest singles[] = {
     CREDENTIALS(credentials_may_be_set_from_a_callback),
 #endif
     CASE(words_of_the_last_fault_are_reported_though_the_connection_is_back),
+    CASE(words_of_a_fault_do_not_go_on_with_the_hold),
     CASE(words_of_a_renewal_that_failed_are_reported_until_one_succeeds),
     CASE(loss_to_something_that_is_no_lock_has_the_words_of_the_server),
     LOGGED(refused_renewal_is_logged_once_a_hold_and_once_for_all_holds),

@@ -799,6 +799,22 @@ static void words_of_the_last_fault_are_reported_though_the_connection_is_back(v
     assert_string_equal(released->seen[RLOCK_RELEASED].text, "");
 }
 
+/* Its end has no words, and who has it next is told none of them. */
+static void words_of_a_fault_do_not_go_on_with_the_hold(void **state) {
+    struct owner *first = holder("key", 1000), *second = follower("key", 1000);
+    (void)state;
+    SAME(owner_renew(first, 1000), RLOCK_OK);
+    idle();
+    reply_to("key", RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_BUSY, "LOADING"));
+    SAME(owner_release(first), RLOCK_OK);
+    idle();
+    SAME(stats().handed_on, 1);
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    assert_string_equal(first->seen[RLOCK_RELEASED].text, "");
+    assert_true(rlock_is_held(second->lock));
+    assert_string_equal(second->seen[RLOCK_ACQUIRED].text, "");
+}
+
 static void words_of_a_renewal_that_failed_are_reported_until_one_succeeds(void **state) {
     struct owner *owner = holder("key", 0), *other = holder("other", 0);
     (void)state;

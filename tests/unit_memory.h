@@ -225,6 +225,33 @@ static void held_key_takes_no_more_than_384_bytes(void **state) {
     }
 }
 
+/* Each of them had a line of waiters of its own, which it needs no more: few are kept, for the next
+ * ones, as of requests. */
+static void what_only_waiters_need_is_not_kept_for_each_hold(void **state) {
+    enum { KEYS = 256, EACH = 3, KEPT = 64 }; /* a handle, a gate and a claim each */
+    static rlock *locks[KEYS];
+    rlock_options options;
+    size_t before;
+    char key[24];
+    int i;
+    (void)state;
+    scripted_settle(&g.store);
+    before = virtual_memory.live;
+    for (i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "held:%d", i);
+        options = options_for(key);
+        SAME(rlock_new(&locks[i], g.client, &options), RLOCK_OK);
+        SAME(rlock_acquire(locks[i], 0, 60000, holds_now, NULL), RLOCK_OK);
+    }
+    run_ms(1000);
+    SAME(stats().held, KEYS);
+    BETWEEN(virtual_memory.live - before, EACH * KEYS, EACH * KEYS + KEPT);
+    for (i = 0; i < KEYS; i++) {
+        rlock_free(locks[i]);
+    }
+    run_ms(1000);
+}
+
 static bool try_holding(struct owner *owner, int64_t wait_ms) {
     int status = owner_acquire(owner, wait_ms, 0);
     ok_or_nomem(status);
