@@ -1352,8 +1352,9 @@ RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
  * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
- * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
- * renewal is repeated in the background, and when `ms` have passed, the release.
+ * earlier renewal was not answered, by one server of a quorum too: it may come late and shorten the
+ * time. After a fault the renewal is repeated in the background, and when `ms` have passed, the
+ * release.
  * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store does not
  * support it, as ZooKeeper and rlock_both_new, which the log says). */
 RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);
@@ -4235,7 +4236,7 @@ static const char rlock__lua_string_release[] =
     "return redis.call('DEL',KEYS[1])";
 
 static const char rlock__lua_string_renew_many[] =
-    "482e714a0fdc47de7a0d989bfc68adbdc536f0a4"
+    "3d077ea2fed6694a8e740346960aa1ce810dc81f"
     "local call,renewed,head,lease_ms,longest_ms=redis.call,{},ARGV[1],ARGV[2],ARGV[3]\n"
     "local holders=call('MGET',unpack(KEYS))\n"
     "for i,key in ipairs(KEYS)do\n"
@@ -4244,7 +4245,7 @@ static const char rlock__lua_string_renew_many[] =
     "renewed[i]=call('PEXPIRE',key,lease_ms,'GT')\n"
     "local left_ms=renewed[i]==0 and call('PTTL',key)or 0\n"
     "if left_ms>0 then\n"
-    "renewed[i]=call('PEXPIRE',key,math.min(left_ms,longest_ms))\n"
+    "renewed[i]=lease_ms=='0'and 1 or call('PEXPIRE',key,math.min(left_ms,longest_ms))\n"
     "end\n"
     "end\n"
     "end\n"
@@ -12641,15 +12642,19 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
 /* Gives them to each server whose store takes some. */
 static int rlock__quorum_set_credentials(void *state, bool sentinels, const char *username,
                                          const char *password) {
-    const rlock__quorum *quorum = (const rlock__quorum *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     int status = RLOCK_ERR_ARG, i;
     for (i = 0; i < quorum->count; i++) {
-        const rlock__server *server = &quorum->servers[i];
+        rlock__server *server = &quorum->servers[i];
         int its = server->store->set_credentials
                       ? server->store->set_credentials(server->state, sentinels, username, password)
                       : RLOCK_ERR_ARG;
         if (its == RLOCK_ERR_NOMEM || status == RLOCK_ERR_ARG) {
             status = its;
+        }
+        if (its == RLOCK_OK && server->fault == RLOCK_FAULT_AUTH) {
+            server->fault = RLOCK_FAULT_DOWN; /* of the former ones: no vote fails by it any more */
+            rlock__server_says(server, NULL);
         }
     }
     return status;
@@ -14547,10 +14552,15 @@ static int64_t rlock__stay_ms(const rlock__claim *claim) {
 }
 
 /* The last renewal of a hold that stays was answered. True: nothing more is to be done. If the
- * token was not there, what may still come of it is cleaned up, as after a release. */
-static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer, bool gone) {
+ * token was not there, what may still come of it is cleaned up, as after a release. A quorum may
+ * give less than was asked for, if one of its servers did not answer an earlier renewal. */
+static bool rlock__stay_answered(rlock__claim *claim, const rlock_request *request,
+                                 const rlock_answer *answer, bool gone) {
     RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        if (rlock__given_ms(request, answer) < request->lease_ms) {
+            claim->cut = true;
+        }
         return true; /* whoever has the token may use it from now on */
     }
     if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
@@ -14561,8 +14571,8 @@ static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer
     return gone;
 }
 
-/* True if the key was left to stay ours, and an earlier renewal, which was not answered, may come
- * late and cut that. */
+/* True if the key was left to stay ours, and may do so for less than was asked for: an earlier
+ * renewal, which was not answered, may come late and cut that. */
 static bool rlock__stay_doubtful(const rlock__claim *claim) {
     return RLOCK__HAS_TOKENS && claim->stays && claim->cut;
 }
@@ -14757,7 +14767,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
     if (RLOCK__HAS_TOKENS && claim->stays) {
-        gone = rlock__stay_answered(claim, answer, gone);
+        gone = rlock__stay_answered(claim, request, answer, gone);
     }
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
@@ -17562,4 +17572,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: c5ae26e22fa8ca14 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 974f0b39b604da2d */

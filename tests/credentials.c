@@ -394,6 +394,36 @@ static void every_server_of_a_quorum_gets_them(void **state) {
     rlock_quorum_free(quorum);
 }
 
+/* All of them have refused the former ones: that says nothing of the newer ones. */
+static void newer_password_of_a_quorum_is_tried_before_an_acquire_ends(void **state) {
+    rlock_config members[SERVERS], config = config_as(NULL, NULL);
+    struct server *all[SERVERS] = {&server, &others[0], &others[1]};
+    rlock_store *quorum = NULL;
+    struct owner *o;
+    int i;
+
+    (void)state;
+    for (i = 0; i < SERVERS; i++) {
+        if (i > 0 && all[i]->pid <= 0) {
+            assert_int_equal(server_start(all[i], NULL), 0);
+        }
+        user_has(all[i], "first");
+        members[i] = kit_config(all[i]);
+        members[i].username = "locker";
+        members[i].password = "wrong";
+    }
+    assert_int_equal(rlock_quorum_new(&quorum, members, SERVERS), RLOCK_OK);
+    config.unix_path = NULL;
+    config.store = quorum;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(owner_acquire(o, PATIENCE_MS, 5000), RLOCK_ERR_AUTH);
+    assert_int_equal(rlock_client_set_credentials(kit_clients[0], "locker", "first"), RLOCK_OK);
+    assert_int_equal(owner_acquire(o, PATIENCE_MS, 5000), RLOCK_OK);
+    assert_int_equal(owner_release(o), RLOCK_OK);
+    kit_reset();
+    rlock_quorum_free(quorum);
+}
+
 #endif
 
 #if RLOCK__HAS_CLUSTER
@@ -577,6 +607,7 @@ int main(int argc, char **argv) {
         TEST(store_that_takes_none_says_so),
 #if RLOCK__HAS_QUORUM
         TEST(every_server_of_a_quorum_gets_them),
+        TEST(newer_password_of_a_quorum_is_tried_before_an_acquire_ends),
 #endif
 #if RLOCK__HAS_CLUSTER
         TEST(node_of_a_cluster_gets_them_now_and_when_it_comes),

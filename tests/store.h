@@ -517,6 +517,37 @@ static void raw_check_does_not_move_the_end_of_a_lease(void **state) {
     rlock_client_free(raw.client);
 }
 
+/* Each names the longest lease of its token. They may come late, behind a renewal for longer. */
+static void raw_checks_that_leave_together_cut_no_lease(void **state) {
+    enum { KEYS = 3, SHORT_MS = 300 };
+    static const char *const keys[KEYS] = {"k", "l", "m"};
+    static rlock_request requests[3][KEYS];
+    int turn, i;
+    (void)state;
+    raw_begins();
+    for (turn = 0; turn < 3; turn++) {
+        int before = raw.answers;
+        for (i = 0; i < KEYS; i++) {
+            rlock_request *request = &requests[turn][i];
+            *request = raw_request(turn == 0 ? RLOCK_OP_ACQUIRE : RLOCK_OP_RENEW, 8 + (uint64_t)i,
+                                   turn == 0 ? STORE_LEASE_MS : 0);
+            request->key = keys[i];
+            request->longest_ms = turn == 1 ? SHORT_MS : 0;
+            raw.store->submit(raw.state, request);
+            if (turn == 2) { /* each alone, to know which is gone */
+                raw.store->flush(raw.state);
+                EVENTUALLY(raw.answers == before + i + 1);
+                IS(raw.last.outcome, RLOCK_OUTCOME_DONE);
+            }
+        }
+        raw.store->flush(raw.state);
+        EVENTUALLY(raw.answers == before + KEYS);
+        IS(raw.last.outcome, RLOCK_OUTCOME_DONE);
+        row->run_ms(turn == 1 ? 2 * SHORT_MS : 0);
+    }
+    rlock_client_free(raw.client);
+}
+
 static void raw_request_that_was_forgotten_before_it_left_is_not_executed(void **state) {
     rlock_request forgotten;
     (void)state;
@@ -1115,6 +1146,7 @@ static void client_does_not_keep_its_loop_when_nothing_is_held_or_waited_for(voi
     STORE_TEST(raw_answers_are_those_of_the_contract),                                \
         STORE_TEST(raw_renewal_never_shortens_a_lease),                               \
         STORE_TEST(raw_check_does_not_move_the_end_of_a_lease),                       \
+        STORE_TEST(raw_checks_that_leave_together_cut_no_lease),                      \
         STORE_TEST(raw_request_that_was_forgotten_before_it_left_is_not_executed),    \
         STORE_TEST(raw_release_that_was_submitted_last_is_sent_by_close),             \
         STORE_TEST(ended_shutdown_and_ended_drain_leave_nothing_on_the_loop),         \

@@ -952,6 +952,21 @@ static void key_stays_when_a_majority_has_the_last_renewal(void **state) {
     }
 }
 
+/* One of the majority has it for less than was asked for: whether it stays so long is not known. */
+static void key_that_a_server_keeps_for_less_is_not_sure_to_stay(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    (void)state;
+    SAME(owner_renew(owner, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, unknown());
+    reply(RLOCK_OP_RENEW, 1, SERVERS - 1, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(on_released_after(owner, 6 * LEASE_MS), RLOCK_OK);
+    SAME(scripted_need(&servers[0], RLOCK_OP_RENEW)->lease_ms, LEASE_MS);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    SAME(cleaning(), 0);
+}
+
 static void client_that_goes_sends_the_last_renewal_of_what_stays(void **state) {
     struct owner *owner = holder(SERVERS, LEASE_MS);
     int i;
@@ -1640,6 +1655,7 @@ int main(int argc, char **argv) {
         CASE(release_is_done_by_a_majority_and_goes_on_behind),
 #if RLOCK__HAS_TOKENS
         CASE(key_stays_when_a_majority_has_the_last_renewal),
+        CASE(key_that_a_server_keeps_for_less_is_not_sure_to_stay),
         CASE(client_that_goes_sends_the_last_renewal_of_what_stays),
         CASE(tokens_of_a_quorum_are_its_own),
 #endif

@@ -64,10 +64,15 @@ static int64_t rlock__stay_ms(const rlock__claim *claim) {
 }
 
 /* The last renewal of a hold that stays was answered. True: nothing more is to be done. If the
- * token was not there, what may still come of it is cleaned up, as after a release. */
-static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer, bool gone) {
+ * token was not there, what may still come of it is cleaned up, as after a release. A quorum may
+ * give less than was asked for, if one of its servers did not answer an earlier renewal. */
+static bool rlock__stay_answered(rlock__claim *claim, const rlock_request *request,
+                                 const rlock_answer *answer, bool gone) {
     RLOCK_ASSERT(claim->stays && claim->phase == RLOCK__RELEASING);
     if (answer->outcome == RLOCK_OUTCOME_DONE) {
+        if (rlock__given_ms(request, answer) < request->lease_ms) {
+            claim->cut = true;
+        }
         return true; /* whoever has the token may use it from now on */
     }
     if (answer->outcome != RLOCK_OUTCOME_FAULT || answer->fault == RLOCK_FAULT_TYPE) {
@@ -78,8 +83,8 @@ static bool rlock__stay_answered(rlock__claim *claim, const rlock_answer *answer
     return gone;
 }
 
-/* True if the key was left to stay ours, and an earlier renewal, which was not answered, may come
- * late and cut that. */
+/* True if the key was left to stay ours, and may do so for less than was asked for: an earlier
+ * renewal, which was not answered, may come late and cut that. */
 static bool rlock__stay_doubtful(const rlock__claim *claim) {
     return RLOCK__HAS_TOKENS && claim->stays && claim->cut;
 }
@@ -274,7 +279,7 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && !claim->in_flight);
     RLOCK_ASSERT(claim->longest_ms >= RLOCK_LEASE_MIN_MS);
     if (RLOCK__HAS_TOKENS && claim->stays) {
-        gone = rlock__stay_answered(claim, answer, gone);
+        gone = rlock__stay_answered(claim, request, answer, gone);
     }
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];

@@ -175,8 +175,9 @@ RLOCK_API int rlock_release(rlock *lock, rlock_callback *done, void *user);
  * rest, which also cuts a longer lease; from this call on the handle claims nothing. With
  * .reentrant only the last release counts. `done` may be NULL.
  * Ends as RLOCK_RELEASED, with what rlock_release ends with; with RLOCK_ERR_UNKNOWN also if an
- * earlier renewal was not answered, since it may come late and shorten the time. After a fault the
- * renewal is repeated in the background, and when `ms` have passed, the release.
+ * earlier renewal was not answered, by one server of a quorum too: it may come late and shorten the
+ * time. After a fault the renewal is repeated in the background, and when `ms` have passed, the
+ * release.
  * Errors: those of rlock_release; RLOCK_ERR_ARG (ms is out of range; the store does not
  * support it, as ZooKeeper and rlock_both_new, which the log says). */
 RLOCK_API int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user);

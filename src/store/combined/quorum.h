@@ -1174,15 +1174,19 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
 /* Gives them to each server whose store takes some. */
 static int rlock__quorum_set_credentials(void *state, bool sentinels, const char *username,
                                          const char *password) {
-    const rlock__quorum *quorum = (const rlock__quorum *)state;
+    rlock__quorum *quorum = (rlock__quorum *)state;
     int status = RLOCK_ERR_ARG, i;
     for (i = 0; i < quorum->count; i++) {
-        const rlock__server *server = &quorum->servers[i];
+        rlock__server *server = &quorum->servers[i];
         int its = server->store->set_credentials
                       ? server->store->set_credentials(server->state, sentinels, username, password)
                       : RLOCK_ERR_ARG;
         if (its == RLOCK_ERR_NOMEM || status == RLOCK_ERR_ARG) {
             status = its;
+        }
+        if (its == RLOCK_OK && server->fault == RLOCK_FAULT_AUTH) {
+            server->fault = RLOCK_FAULT_DOWN; /* of the former ones: no vote fails by it any more */
+            rlock__server_says(server, NULL);
         }
     }
     return status;
