@@ -244,6 +244,8 @@ static const struct clustered_skip skipped[] = {
     {"replica_is_followed_by_the_next", NO_REPLICAOF},
     {"replica_is_not_used", NO_REPLICAOF},
     {"real_replica_is_not_used", NO_REPLICAOF},
+    {"writable_replica_that_hides_info_is_not_used", NO_REPLICAOF},
+    {"role_is_told_by_hello_where_info_is_refused", NO_REPLICAOF},
     {"primary_that_was_demoted_is_left_by_all", NO_REPLICAOF},
     {"replica_that_cannot_mark_is_followed_by_the_next_address", NO_CLUSTER},
     {"server_that_refuses_for_now_is_kept", NO_CLUSTER},
