@@ -1134,8 +1134,8 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
  * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH before newer credentials were
  * tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
  * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes only
- * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
- * the part CREDENTIALS.
+ * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH; libpq then
+ * looks for one in PGPASSWORD and .pgpass. It is of the part CREDENTIALS.
  * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
  * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
  * such as ZooKeeper or the store inside the process; a log line says which), RLOCK_ERR_NOMEM (of
@@ -1371,7 +1371,8 @@ RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
  * RLOCK_OK, or its process has died. The options must be those of that handle: key, kind,
  * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it does not
  * take a free key, and does not wait. From then on the hold is like any other: `on_lost`, the
- * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
+ * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`, also without
+ * options.fencing. `done` is required.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
  * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
  * RLOCK_OK the key is left as it is: nothing is released.
@@ -1409,7 +1410,7 @@ RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
 RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
 /* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
- * not held, or without options.fencing. It sends nothing, and takes NULL. */
+ * not held, or without options.fencing (but see rlock_adopt). It sends nothing, and takes NULL. */
 RLOCK_API uint64_t rlock_fence(const rlock *lock);
 
 /* Returns how many releases the hold needs: 0 if not held, above 1 only with .reentrant. It sends
@@ -3525,7 +3526,7 @@ static void rlock__memory_inspect(rlock__session *session, const rlock_request *
         }
         info->holders++;
         info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
-        if (!info->token && member->session) {
+        if (!info->token) {
             info->token_len = rlock__token(member->id, memory->token, member->token);
             info->token = memory->token;
         }
@@ -17572,4 +17573,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 974f0b39b604da2d */
+/* tools/join makes this file of src/: edit that. Digest of all above: 998e41ff95420850 */

@@ -923,6 +923,9 @@ static void hold_goes_on_in_the_client_that_has_its_token(void **state) {
         IS(adopts(taker, token), RLOCK_OK);
         assert_true(holds(taker));
         assert_true(rlock_fence(taker->lock) == fence);
+        IS(inspected(1, all_kinds[i])->holders, 1);
+        IS(strncmp(told.token, token, told.info.token_len), 0); /* also of a client that is gone */
+        assert_true(told.info.token_len > 0);
         IS(renewed(taker, STORE_LEASE_MS), RLOCK_OK);
         lets_go(taker);
         IS(taker->count[RLOCK_LOST], 0);

@@ -218,8 +218,8 @@ RLOCK_API int rlock_client_new(rlock_client **out, const rlock_config *config);
  * RLOCK_REPORT_REFUSED say so. No acquire ends with RLOCK_ERR_AUTH before newer credentials were
  * tried. PostgreSQL and MariaDB use them from the next connection on. A cluster, a quorum and
  * a store of rlock_both_new give them to all of their servers. username NULL: Redis takes only
- * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH. It is of
- * the part CREDENTIALS.
+ * the password, PostgreSQL and MariaDB keep the user. password NULL: none, and no AUTH; libpq then
+ * looks for one in PGPASSWORD and .pgpass. It is of the part CREDENTIALS.
  * rlock_client_set_sentinel_credentials replaces those that the Sentinels take.
  * Errors: RLOCK_ERR_ARG (client is NULL, a username without a password, or a store that takes none,
  * such as ZooKeeper or the store inside the process; a log line says which), RLOCK_ERR_NOMEM (of

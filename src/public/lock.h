@@ -194,7 +194,8 @@ RLOCK_API int rlock_token(const rlock *lock, char *buffer, size_t size);
  * RLOCK_OK, or its process has died. The options must be those of that handle: key, kind,
  * permits, weight. It is one renewal for lease_ms, which is as in rlock_acquire; so it does not
  * take a free key, and does not wait. From then on the hold is like any other: `on_lost`, the
- * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`. `done` is required.
+ * watchdog, rlock_renew, rlock_release. Its fencing token is that of `token`, also without
+ * options.fencing. `done` is required.
  * Ends as RLOCK_ACQUIRED with RLOCK_OK, RLOCK_ERR_NOT_HELD (the key is free, or has another token),
  * RLOCK_ERR_CANCELED, RLOCK_ERR_CLOSED, or by a fault, as an acquire with wait_ms 0. Without
  * RLOCK_OK the key is left as it is: nothing is released.
@@ -232,7 +233,7 @@ RLOCK_API bool rlock_still_held(const rlock_deadline *deadline);
 RLOCK_API int64_t rlock_deadline_us(const rlock_deadline *deadline);
 
 /* Returns the fencing token of the hold, larger than that of every earlier hold of this key; 0 if
- * not held, or without options.fencing. It sends nothing, and takes NULL. */
+ * not held, or without options.fencing (but see rlock_adopt). It sends nothing, and takes NULL. */
 RLOCK_API uint64_t rlock_fence(const rlock *lock);
 
 /* Returns how many releases the hold needs: 0 if not held, above 1 only with .reentrant. It sends

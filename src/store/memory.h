@@ -485,7 +485,7 @@ static void rlock__memory_inspect(rlock__session *session, const rlock_request *
         }
         info->holders++;
         info->left_ms = left_ms > info->left_ms ? left_ms : info->left_ms;
-        if (!info->token && member->session) {
+        if (!info->token) {
             info->token_len = rlock__token(member->id, memory->token, member->token);
             info->token = memory->token;
         }
