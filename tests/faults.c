@@ -311,6 +311,7 @@ int main(int argc, char **argv) {
         TEST(release_by_one_command_is_as_exact_as_by_script),
         TEST(release_by_one_command_is_given_up_for_good_by_a_refusal),
         TEST(release_by_one_command_is_known_of_a_connection_only),
+        TEST(last_write_of_a_client_is_no_single_command),
         TEST(error_inside_a_script_is_what_it_says_inside),
         TEST(name_of_a_user_or_a_key_is_no_code),
         ON_EACH_WIRE(users_and_keys_with_the_names_of_codes_are_reported_as_any_other),

@@ -220,6 +220,31 @@ static void release_by_one_command_is_known_of_a_connection_only(void **state) {
     assert_int_equal(stage_count(RELEASE), 1);
 }
 
+/* It may be forbidden since: nobody reads what the last write is answered. */
+static void last_write_of_a_client_is_no_single_command(void **state) {
+    char last[4096] = "";
+    struct owner *o;
+    size_t i;
+
+    (void)state;
+    stage_begins();
+    stage_lies("COMMAND INFO", "*1\r\n*1\r\n$7\r\ndelifeq\r\n", true, true);
+    o = stage_owner(RLOCK_WIRE_STRING, "k");
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    assert_int_equal(stage_release(o), RLOCK_OK);
+    assert_int_equal(stage_count("DELIFEQ"), 1);
+    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    kit_reset();
+    for (i = 0; i < stage.count && strstr(last, "\r\nk\r\n") == NULL; i++) {
+        ssize_t n = recv(stage.conns[i].fd, last, sizeof last - 1, MSG_DONTWAIT);
+
+        last[n < 0 ? 0 : n] = 0;
+    }
+    assert_non_null(strstr(last, "\r\nk\r\n"));
+    assert_non_null(strstr(last, "EVAL"));
+    assert_null(strstr(last, "DELIFEQ"));
+}
+
 /* Before Redis 7 the reason stands inside the words of the script. */
 static void error_inside_a_script_is_what_it_says_inside(void **state) {
     static const struct {
