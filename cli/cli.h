@@ -408,6 +408,12 @@ static void cli_disconnect(void) {
     cli.quorum = NULL;
 }
 
+/* The longest time that a key can be kept: the URL's quarantine_ms, or a day. No public call says
+ * what the client has read in the URL. */
+static int64_t cli_most_ms(void) {
+    return cli.client->lease_most_ms;
+}
+
 /* The lock that the options mean. */
 static rlock_options cli_options(void) {
     rlock_options options = {.kind = cli.kind, .permits = cli.permits, .weight = cli.weight};

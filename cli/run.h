@@ -393,6 +393,16 @@ static void run_on_shutdown(rlock_client *client, int status, void *user) {
 
 static void run_end_term(void);
 
+/* Keeps the key for the rest of --at-least. The end of that is not waited for: it may be refused
+ * now, though run_check_client has found that it can be. */
+static void run_keep_key(void) {
+    int status = rlock_release_after(run.lock, cli.at_least_ms, NULL, NULL);
+    if (status != RLOCK_OK && rlock_is_held(run.lock)) {
+        cli_say_status("--at-least has no effect", status, NULL);
+        run.status = CLI_FAILED;
+    }
+}
+
 /* Gives the lock back, or the wait up, and ends rlock with this status. */
 static void run_leave(int status) {
     if (!run.leaves) {
@@ -405,7 +415,7 @@ static void run_leave(int status) {
     }
     if (run.keeper == 0 && run.hook == 0) {
         if (cli.at_least_ms > 0 && run.began_us != 0 && !run_page->lost && !run_page->not_run) {
-            rlock_release_after(run.lock, cli.at_least_ms, NULL, NULL);
+            run_keep_key();
         }
         rlock_client_shutdown(cli.client, 0, run_on_shutdown, NULL);
     }
@@ -1052,6 +1062,17 @@ static void run_begin_state(void) {
     run.ready = cli.on_lead == NULL;
 }
 
+/* Refuses at the start what the URL's settings leave no room for: the command may be one that
+ * cannot be undone. */
+static void run_check_client(void) {
+    int64_t most_ms = cli_most_ms();
+    if (cli.at_least_ms > most_ms) {
+        cli_fail(CLI_FAILED, "Set quarantine_ms to at least that in the URL of each client",
+                 "--at-least %lld ms: more than the quarantine_ms of the URL, %lld ms",
+                 (long long)cli.at_least_ms, (long long)most_ms);
+    }
+}
+
 /* Runs the command under the lock, once or as often as it leads. */
 static int run_main(bool elects) {
     rlock_options options = cli_options();
@@ -1089,6 +1110,7 @@ static int run_main(bool elects) {
     ev_timer_init(&run.hook_end, run_on_hook_end, 0, 0);
     run_begin_state();
     cli_connect(NULL);
+    run_check_client();
     password_begins();
     options.fencing = cli.members == NULL;
     options.deadline = &run_page->deadline;

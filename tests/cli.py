@@ -590,6 +590,15 @@ def at_least_so_long_others_wait_also_when_the_command_has_failed(place):
 
 
 @test
+def at_least_above_the_quarantine_of_the_url_is_refused_before_the_command_runs(place):
+    url = place.own_server().url + "?quarantine_ms=2000"
+    arguments = ("-l", "1s", place.key, "--", "echo", "ran")
+    code, out, err = place.says("--at-least", "2001ms", *arguments, url=url)
+    assert code == FAILED and out == "" and "--at-least 2001 ms" in err and "Set quarantine_ms" in err, (code, out, err)
+    assert place.says("--at-least", "2s", *arguments, url=url)[:2] == (0, "ran\n")  # as long as it is allowed
+
+
+@test
 def job_of_a_second_is_done_once_a_night_by_clocks_that_differ(place):
     """Three crontabs, whose clocks are up to 500 ms apart, and a job that takes no time: --at-least is three times that."""
     for night in range(20):
