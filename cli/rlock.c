@@ -102,6 +102,7 @@ enum {
     STEPS = 1 << ACQUIRE | 1 << RENEW | 1 << RELEASE,
     LOOKERS = 1 << INSPECT | 1 << FORCE_RELEASE | 1 << LS | 1 << TOP,
     WAITERS = LOOKERS | 1 << RUN | 1 << ACQUIRE,
+    LEASED = HOLDERS | 1 << ACQUIRE | 1 << RENEW,
     KEYED = HOLDERS | STEPS | 1 << INSPECT | 1 << FORCE_RELEASE
 };
 
@@ -111,7 +112,7 @@ static struct {
     bool given;
 } cli_some[] = {{'n', WAITERS, false},
                 {'w', WAITERS, false},
-                {'l', HOLDERS | 1 << ACQUIRE | 1 << RENEW, false},
+                {'l', LEASED, false},
                 {'k', HOLDERS | STEPS, false},
                 {CLI_PERMITS, KEYED, false},
                 {CLI_WEIGHT, HOLDERS | STEPS, false},
@@ -368,6 +369,9 @@ int main(int argc, char **argv) {
         what = RUN;
     }
     cli_check_options(what);
+    if (!(LEASED >> what & 1)) { /* none is above the quarantine_ms of a URL */
+        cli.lease_ms = RLOCK_LEASE_MIN_MS;
+    }
     cli_find_server();
     cli_choose_engine();
     if ((STEPS >> what & 1) || cli.at_least_ms > 0) {

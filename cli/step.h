@@ -9,7 +9,7 @@
 #include "password.h"
 #include "show.h"
 
-#define STEP_TAKEN_MS 10000 /* rlock release: for so long it holds what it is to release */
+#define STEP_TAKEN_MS 10000 /* rlock release: for so long at most it holds what it is to release */
 
 enum step_kind { STEP_ACQUIRE, STEP_RENEW, STEP_RELEASE };
 
@@ -124,6 +124,7 @@ static int step_main(enum step_kind kind, const char *token) {
     static const int numbers[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     rlock_options options = cli_options();
     struct sigaction before;
+    int64_t lease_ms = cli.lease_ms;
     size_t i;
     int status;
     step.kind = kind;
@@ -141,11 +142,13 @@ static int step_main(enum step_kind kind, const char *token) {
     if (status != RLOCK_OK) {
         cli_fail_status("the lock's key or options", status, NULL);
     }
+    if (kind == STEP_RELEASE) {
+        lease_ms = cli_most_ms() < STEP_TAKEN_MS ? cli_most_ms() : STEP_TAKEN_MS;
+    }
     if (kind == STEP_ACQUIRE) {
-        status = rlock_acquire(step.lock, cli.wait_ms, cli.lease_ms, step_on_acquired, NULL);
+        status = rlock_acquire(step.lock, cli.wait_ms, lease_ms, step_on_acquired, NULL);
     } else {
-        status = rlock_adopt(step.lock, token, kind == STEP_RENEW ? cli.lease_ms : STEP_TAKEN_MS,
-                             step_on_acquired, NULL);
+        status = rlock_adopt(step.lock, token, lease_ms, step_on_acquired, NULL);
     }
     if (status == RLOCK_ERR_ARG && kind != STEP_ACQUIRE) {
         cli_fail(CLI_FAILED, "It is what rlock acquire printed", "%s: not a token", token);

@@ -506,6 +506,19 @@ def urls_with_passwords_users_and_databases_lead_there(server, r):
 
 
 @test
+def what_takes_no_lease_works_with_a_quarantine_that_is_shorter_than_the_default_one(server, r):
+    url = server.url + "?quarantine_ms=3000"
+    for key in ("a", "b"):
+        mutex(r, key)
+    assert [t["key"] for t in ask(url, "ls")] == ["a", "b"]
+    assert ask(url, "inspect", "a")[0]["holder"] == ME
+    with Top(url, "--json", "a") as top:
+        top.hears("a", 1)
+    assert ask(url, "force-release", "a")[0]["holders"] == 1
+    assert run(url, "release", "b", f"{ME}:1:0")[0] == 0 and not r.exists("b")
+
+
+@test
 def a_user_who_may_only_use_some_keys_sees_these(server, r):
     r.execute_command("ACL", "SETUSER", "few", "on", ">x", "~stock:*", "&*", "+@all")
     mutex(r, "stock:1")
