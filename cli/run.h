@@ -442,13 +442,33 @@ static const char *run_follow(char path[PATH_MAX]) {
     return errno == EINVAL || errno == ENOENT ? NULL : strerror(errno);
 }
 
+/* Fills a file that was made just now, and closes it. Returns NULL, or what is wrong. */
+static const char *run_fill(int fd, mode_t mode, const char *text) {
+    size_t len = strlen(text);
+    int wrong = 0;
+    if (fchmod(fd, mode) != 0) {
+        wrong = errno;
+    } else {
+        ssize_t n = write(fd, text, len);
+        if (n < 0) {
+            wrong = errno;
+        } else if ((size_t)n < len) { /* what had no room; errno says nothing of that */
+            wrong = ENOSPC;
+        }
+    }
+    if (close(fd) != 0 && wrong == 0) {
+        wrong = errno;
+    }
+    return wrong != 0 ? strerror(wrong) : NULL;
+}
+
 /* Writes the token into a new file, which takes the place of the one that is there: who reads it
  * meanwhile sees the last one or this one. Returns NULL, or what is wrong. */
 static const char *run_replace(const char *path, const struct stat *old, const char *text) {
     char last[PATH_MAX], draft[PATH_MAX]; /* last: of a link what it leads to */
     const char *wrong = NULL;
     mode_t mask = umask(0);
-    int fd = -1;
+    int fd;
     umask(mask);
     if (snprintf(last, sizeof last, "%s", path) >= (int)sizeof last) {
         return strerror(ENAMETOOLONG);
@@ -457,21 +477,22 @@ static const char *run_replace(const char *path, const struct stat *old, const c
     if (wrong != NULL) {
         return wrong;
     }
-    if (snprintf(draft, sizeof draft, "%s.XXXXXX", last) < (int)sizeof draft) {
-        fd = mkostemp(draft, O_CLOEXEC);
-    } else {
-        errno = ENAMETOOLONG;
+    if (snprintf(draft, sizeof draft, "%s.XXXXXX", last) >= (int)sizeof draft) {
+        return strerror(ENAMETOOLONG);
     }
-    if (fd >= 0 && old != NULL) {
+    fd = mkostemp(draft, O_CLOEXEC);
+    if (fd < 0) {
+        return strerror(errno);
+    }
+    if (old != NULL) {
         (void)!fchown(fd, old->st_uid, old->st_gid);
     }
-    if (fd < 0 || fchmod(fd, old != NULL ? old->st_mode & 0777 : 0666 & ~mask) != 0 ||
-        write(fd, text, strlen(text)) != (ssize_t)strlen(text) || close(fd) != 0 ||
-        rename(draft, last) != 0) {
+    wrong = run_fill(fd, old != NULL ? old->st_mode & 0777 : 0666 & ~mask, text);
+    if (wrong == NULL && rename(draft, last) != 0) {
         wrong = strerror(errno);
-        if (fd >= 0) {
-            unlink(draft);
-        }
+    }
+    if (wrong != NULL) {
+        unlink(draft);
     }
     return wrong;
 }

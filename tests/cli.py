@@ -16,6 +16,7 @@ $RLOCK_CLI_SCALE times, as for a program with sanitizers.
 
 import concurrent.futures
 import datetime
+import errno
 import fcntl
 import functools
 import glob
@@ -2164,6 +2165,34 @@ def state_file_that_cannot_be_written_is_an_error_at_the_start(place):
     machine.signal(signal.SIGTERM)
     machine.ends_with(0)
     assert "--state-file" in machine.process.stderr.read()
+
+
+@test
+def file_that_finds_the_disk_full_is_said_so_and_costs_no_descriptor(place):
+    """A limit of the size stands for the disk: what is above is not written, and the rest is."""
+    def fills(pid, room):
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+    server = place.own_server()
+    path = os.path.join(place.folder, "state")
+    hears = {"before": lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN)}
+    machine = place.rlock("elect", "-l", ms(LEASE_S), "--state-file", path, place.key, "--", "sh", "-c", "echo began; exec sleep 60",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **hears)
+    assert machine.process.stdout.readline() == "began\n"
+    with open(path, encoding="ascii") as file:
+        state_before = file.read()
+    for room in (8, 0):  # a short write, and one that fails
+        fills(machine.pid, room)
+        server.redis.delete(place.key)  # the term ends, and another begins: two states
+        assert machine.process.stdout.readline() == "began\n"
+        said = [line for line in (machine.process.stderr.readline() for _ in range(3)) if "--state-file" in line]
+        words = os.strerror(errno.ENOSPC if room else errno.EFBIG)
+        assert said == [f"rlock: --state-file {path}: {words}\n"] * 2, said
+    is_open = [os.readlink(name) for name in glob.glob(f"/proc/{machine.pid}/fd/*")]
+    assert is_open and not any(path in name for name in is_open), is_open
+    with open(path, encoding="ascii") as file:
+        assert file.read() == state_before
+    assert not glob.glob(path + ".*"), os.listdir(place.folder)  # no draft is left
 
 
 # ---- chaos, and a month ----
