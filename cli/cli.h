@@ -48,6 +48,7 @@ static struct cli {
     const char *cacert, *cert, *cert_key;
     const char *keys[RLOCK_KEYS_MAX];
     size_t key_count;
+    const char *shown; /* the first key as ls prints it: what errors are about */
     rlock_kind kind;
     bool kind_given;
     uint32_t permits, weight;
@@ -71,7 +72,8 @@ static struct cli {
     rlock_store *quorum;
     char warning[256]; /* the last line of the log that was one, without the client's id */
     bool told;         /* ... and was shown */
-} cli = {.wait_ms = RLOCK_FOREVER,
+} cli = {.shown = "the server",
+         .wait_ms = RLOCK_FOREVER,
          .lease_ms = 30000,
          .grace_ms = 10000,
          .kill_after_ms = -1,

@@ -731,7 +731,7 @@ static bool look_question(const rlock_options *options, bool force) {
         status = rlock_inspect(cli.client, options, look_on_info, NULL);
     }
     if (status != RLOCK_OK) {
-        look_fail(options->key, status, NULL);
+        look_fail(cli.shown, status, NULL);
     }
     for (look.answered = false; !look.answered;) {
         ev_run(EV_DEFAULT, 0);
@@ -860,7 +860,7 @@ static bool look_key(struct show_row *row) {
         return false;
     }
     if (info->status != RLOCK_OK) {
-        look_fail(row->key, info->status, info->text);
+        look_fail(cli.shown, info->status, info->text);
     }
     row->held = info->holders;
     row->left_ms = info->left_ms;

@@ -3,6 +3,7 @@
 #include "look.h"
 #include "password.h"
 #include "run.h"
+#include "show.h"
 #include "step.h"
 
 /* A screen of 24 lines and 80 columns, with the next prompt. */
@@ -392,6 +393,7 @@ int main(int argc, char **argv) {
     if (cli.key_count == 0) {
         cli_fail(CLI_FAILED, cli_see_help, "which key?");
     }
+    cli.shown = show_name(cli.keys[0]);
     if (STEPS >> what & 1) {
         size_t words = what == ACQUIRE ? 0 : 1, given = 0;
         while (cli.command[given] != NULL) {

@@ -366,7 +366,7 @@ static void run_notify(const char *words, int patience_s) {
 static void run_say_lost(void) {
     const char *cause = run.cause[0] ? run.cause : "no renewal was answered in time";
     run.owes = false;
-    cli_say("rlock: the lock of %s was lost: %s%s\n", cli.keys[0], cause,
+    cli_say("rlock: the lock of %s was lost: %s%s\n", cli.shown, cause,
             cli.command[0] != NULL ? "; the command was terminated" : "");
 }
 
@@ -386,7 +386,7 @@ static void run_on_shutdown(rlock_client *client, int status, void *user) {
     }
     if (status != RLOCK_OK && run.began_us != 0 && !run_page->lost) {
         cli_say("rlock: %s: not released, the server does not answer: others wait %lld s\n",
-                cli.keys[0], (long long)(cli.lease_ms + 999) / 1000);
+                cli.shown, (long long)(cli.lease_ms + 999) / 1000);
     }
     ev_break(EV_DEFAULT, EVBREAK_ALL);
 }
@@ -658,7 +658,7 @@ static void run_end_term(void) {
 /* The hook takes too long: it keeps this one from leading again, and others if it hands over. */
 static void run_on_hook_end(struct ev_loop *loop, ev_timer *timer, int revents) {
     (void)loop, (void)timer, (void)revents;
-    cli_say("rlock: %s: --on-lost ran for longer than --grace and was terminated\n", cli.keys[0]);
+    cli_say("rlock: %s: --on-lost ran for longer than --grace and was terminated\n", cli.shown);
     kill(-run.hook, SIGKILL);
 }
 
@@ -671,7 +671,7 @@ static void run_on_hook(struct ev_loop *loop, ev_child *child, int revents) {
     ev_timer_stop(loop, &run.hook_end);
     run.hook = 0;
     if (WIFEXITED(child->rstatus) && WEXITSTATUS(child->rstatus) != 0) {
-        cli_say("rlock: %s: --on-lost failed with the status %d\n", cli.keys[0],
+        cli_say("rlock: %s: --on-lost failed with the status %d\n", cli.shown,
                 WEXITSTATUS(child->rstatus));
     }
     if (run.leaves) {
@@ -865,7 +865,7 @@ static void run_on_child(struct ev_loop *loop, ev_child *child, int revents) {
         run.failures = run_page->result != 0 ? run.failures + 1 : 0;
     }
     if (cli.give_up != 0 && run.failures >= cli.give_up) {
-        cli_say("rlock: %s: the command failed %u times in a row; --give-up\n", cli.keys[0],
+        cli_say("rlock: %s: the command failed %u times in a row; --give-up\n", cli.shown,
                 (unsigned)run.failures);
         run_leave(run_page->result);
         return;
@@ -980,7 +980,7 @@ static void run_acquire(void) {
         status = rlock_acquire(run.lock, wait_ms, 0, run_on_acquired, NULL);
     }
     if (status != RLOCK_OK) { /* nobody will be called */
-        cli_say_status(cli.keys[0], status, NULL);
+        cli_say_status(cli.shown, status, NULL);
         run_leave(CLI_FAILED);
     }
 }
@@ -994,7 +994,7 @@ static void run_on_lost(rlock *lock, const rlock_event *event, void *user) {
             run_say_lost();
         }
     } else if (event->reason != RLOCK_REASON_CLOSED) {
-        cli_say("rlock: %s: lost: %s%s%s\n", cli.keys[0], rlock_reason_str(event->reason),
+        cli_say("rlock: %s: lost: %s%s%s\n", cli.shown, rlock_reason_str(event->reason),
                 event->text != NULL ? ": " : "", event->text != NULL ? event->text : "");
     }
     run_look();
@@ -1014,13 +1014,13 @@ static void run_on_acquired(rlock *lock, const rlock_event *event, void *user) {
         run_soon(0);
     } else if (event->status == RLOCK_ERR_BUSY || event->status == RLOCK_ERR_TIMEOUT) {
         if (cli.verbose || isatty(STDERR_FILENO)) {
-            cli_say("rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
+            cli_say("rlock: %s: %s\n", cli.shown, rlock_strerror(event->status));
         }
         run_leave(cli.busy_status);
     } else if (event->status == RLOCK_ERR_AUTH && password_look()) {
         run_acquire();
     } else if (event->status != RLOCK_ERR_CLOSED) {
-        cli_say_status(cli.keys[0], event->status, event->text);
+        cli_say_status(cli.shown, event->status, event->text);
         run_leave(CLI_FAILED);
     }
 }

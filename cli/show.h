@@ -71,9 +71,9 @@ static void show_json_text(FILE *out, const char *bytes, size_t len) {
     }
 }
 
-/* Writes anybody's bytes, in so many columns; -n: in n or more; 0: in as many as they take. In text
- * \xNN is a byte, and \\ a backslash: no two texts look alike. */
-static void show_bytes(const char *bytes, size_t len, int columns) {
+/* Writes anybody's bytes, in so many columns; 0 or less: in as many as they take. In text \xNN is a
+ * byte, and \\ a backslash: no two texts look alike. Returns how many columns it took. */
+static int show_text(FILE *out, bool json, const char *bytes, size_t len, int columns) {
     const unsigned char *s = (const unsigned char *)bytes, *end = s + len;
     int used = 0, wide = 0;
     for (; s < end; used += wide) {
@@ -84,18 +84,39 @@ static void show_bytes(const char *bytes, size_t len, int columns) {
         if (columns > 0 && used + wide > columns) {
             break;
         }
-        if (cli.json) {
-            show_json_char(stdout, s, n, code);
+        if (json) {
+            show_json_char(out, s, n, code);
         } else if (plain) {
-            fputs(code == '\\' ? "\\" : "", stdout);
-            fwrite(s, 1, n, stdout);
+            fputs(code == '\\' ? "\\" : "", out);
+            fwrite(s, 1, n, out);
         }
-        for (i = 0; i < size && !cli.json && !plain; i++) {
-            printf("\\x%02x", s[i]);
+        for (i = 0; i < size && !json && !plain; i++) {
+            fprintf(out, "\\x%02x", s[i]);
         }
         s += size;
     }
+    return used;
+}
+
+/* Prints anybody's bytes, in so many columns; -n: in n or more; 0: in as many as they take. */
+static void show_bytes(const char *bytes, size_t len, int columns) {
+    int used = show_text(stdout, cli.json, bytes, len, columns);
     printf("%*s", abs(columns) > used ? abs(columns) - used : 0, "");
+}
+
+/* Returns a key as ls prints it, for the lines on standard error, which a terminal or a mail may
+ * have: cut where it would leave no room for what is said of it. */
+static const char *show_name(const char *key) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out != NULL) {
+        show_text(out, false, key, strlen(key), 1000);
+    }
+    if (out == NULL || fclose(out) != 0) {
+        cli_fail(CLI_FAILED, NULL, "%s", strerror(ENOMEM));
+    }
+    return text;
 }
 
 /* Writes one more member of JSON if bytes are not UTF-8: what they are. */

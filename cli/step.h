@@ -70,7 +70,7 @@ static void step_on_released(rlock *lock, const rlock_event *event, void *user) 
     if (event->status == RLOCK_OK) {
         step_leave(0);
     } else {
-        cli_say_status(cli.keys[0], event->status, event->text);
+        cli_say_status(cli.shown, event->status, event->text);
         step_leave(event->status == RLOCK_ERR_NOT_HELD || event->status == RLOCK_ERR_LOST
                        ? CLI_LOST
                        : CLI_FAILED);
@@ -85,14 +85,14 @@ static void step_refused(const rlock_event *event) {
     if (event->status == RLOCK_ERR_NOT_HELD) {
         cli_say("rlock: %s: not held with this token: it was released, its lease is over, or "
                 "--kind or --weight differs\n",
-                cli.keys[0]);
+                cli.shown);
         step_leave(CLI_LOST);
         return;
     }
     if (!busy) {
-        cli_say_status(cli.keys[0], event->status, event->text);
+        cli_say_status(cli.shown, event->status, event->text);
     } else if (cli.verbose || isatty(STDERR_FILENO)) {
-        cli_say("rlock: %s: %s\n", cli.keys[0], rlock_strerror(event->status));
+        cli_say("rlock: %s: %s\n", cli.shown, rlock_strerror(event->status));
     }
     step_give_back(busy ? cli.busy_status : CLI_FAILED);
 }
@@ -105,13 +105,13 @@ static void step_on_acquired(rlock *lock, const rlock_event *event, void *user) 
     } else if (step.kind == STEP_RELEASE) {
         int status = rlock_release(lock, step_on_released, NULL);
         if (status != RLOCK_OK) { /* its time is over */
-            cli_say_status(cli.keys[0], status, NULL);
+            cli_say_status(cli.shown, status, NULL);
             step_leave(CLI_LOST);
         }
     } else if (step_print(lock, (int64_t)event->fence)) {
         step_leave(0);
     } else if (step.kind == STEP_ACQUIRE) { /* else nobody could release it */
-        cli_say("rlock: standard output: %s; %s is released\n", strerror(errno), cli.keys[0]);
+        cli_say("rlock: standard output: %s; %s is released\n", strerror(errno), cli.shown);
         step_give_back(CLI_FAILED);
     } else {
         cli_say("rlock: standard output: %s\n", strerror(errno));
@@ -154,7 +154,7 @@ static int step_main(enum step_kind kind, const char *token) {
         cli_fail(CLI_FAILED, "It is what rlock acquire printed", "%s: not a token", token);
     }
     if (status != RLOCK_OK) {
-        cli_fail_status(cli.keys[0], status, NULL);
+        cli_fail_status(cli.shown, status, NULL);
     }
     ev_run(EV_DEFAULT, 0);
     if (step.signal != 0) {

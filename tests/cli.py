@@ -856,6 +856,35 @@ def each_wrong_option_is_reported_with_its_cure(place):
 
 
 @test
+def no_byte_of_a_key_that_a_terminal_would_obey_is_in_what_is_said(place):
+    key = "k\x1b[31m\r\nrlock: forged\x7f\\" + place.key
+    shown = "k\\x1b[31m\\x0d\\x0arlock: forged\\x7f\\\\" + place.key
+    redis = place.server.redis
+    token = place.says("acquire", "-l", "1h", key)[1].strip()
+    said = [place.says("-v", "-n", key, "--", "true"), place.says("-v", "-n", "acquire", key)]  # it is held
+    other = re.sub(":[0-9]+:", ":999:", token)
+    said += [place.says("release", key, other), place.says("--kind", "fair", key, "--", "true")]
+    redis.delete(key)
+    redis.hset(key, "a", "b")
+    said += [place.says("inspect", key), place.says("-n", key, "--", "true")]  # it is no lock
+    redis.delete(key)
+    hook = ("--give-up", "1", "--on-lost", "exit 3")
+    said += [place.says("elect", *hook, key, "--", "false")]
+    machine = place.rlock("-l", ms(LEASE_S), key, "--", "sh", "-c", "echo began; exec sleep 60",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert machine.process.stdout.readline() == "began\n"
+    redis.delete(key)
+    said.append((LOST, "", machine.process.stderr.read()))
+    for each in said:
+        assert shown in each[2] and not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", each[2]), each
+        assert all(re.match("rlock: |       ", line) and "rlock: forged" not in line[:13] for line in each[2].splitlines()), each
+    long_key = "x" * 60000  # what is said of it is cut, not left out
+    redis.hset(long_key, "a", "b")
+    err = place.says("inspect", long_key)[2]
+    assert "x" * 900 in err and "no lock" in err and len(err) < 1500, err
+
+
+@test
 def descriptors_pass_through(place):
     read, write = os.pipe()
     machine = place.rlock(place.key, "--", "bash", "-c", f"cat; echo err >&2; echo more >&{write}; exit 5",
