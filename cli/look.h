@@ -183,6 +183,44 @@ static redisReply *look_read(const struct look_node *node, redisContext *c) {
     return reply;
 }
 
+/* True if a part of an answer is an integer (i), a text (s), a list of texts (l), such a list or no
+ * list at all (-), or anything (*). */
+static bool look_is_part(const redisReply *part, char what) {
+    size_t i = 0;
+    if (what == '*') {
+        return true;
+    }
+    if (what == 'i') {
+        return part->type == REDIS_REPLY_INTEGER;
+    }
+    if (what == 's') {
+        return part->type == REDIS_REPLY_STRING;
+    }
+    if (part->type != REDIS_REPLY_ARRAY) {
+        return what == '-';
+    }
+    while (i < part->elements && part->element[i]->type == REDIS_REPLY_STRING) {
+        i++;
+    }
+    return i == part->elements;
+}
+
+/* True if an answer is an array that begins with these parts. Else it is a fault: what answers
+ * there may be no server of this protocol. */
+static bool look_is(const redisReply *reply, const char *parts) {
+    size_t i = 0, count = strlen(parts);
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= count) {
+        while (i < count && look_is_part(reply->element[i], parts[i])) {
+            i++;
+        }
+        if (i == count) {
+            return true;
+        }
+    }
+    return look_fault(RLOCK_ERR_SERVER,
+                      reply->type == REDIS_REPLY_ERROR ? reply->str : "unexpected reply");
+}
+
 static redisReply *look_ask(const struct look_node *node, redisContext *c, const char *format,
                             ...) {
     va_list arguments;
@@ -252,14 +290,23 @@ static void look_want(struct look_node *node, struct show_row *row) {
     }
 }
 
-static void look_take(struct show_row *row, redisReply **is) {
+static bool look_take(struct show_row *row, const redisReply *reply) {
+    redisReply **is = reply->element;
     int64_t *const numbers[] = {&row->held,    &row->left_ms, &row->soon_ms, &row->waiters,
                                 &row->permits, &row->need,    &row->fence};
-    size_t len = (size_t)is[1]->len < sizeof row->room ? (size_t)is[1]->len : 0;
+    size_t len;
     int i;
+    if (!look_is(reply, "ssiiiiiii")) {
+        return false;
+    }
+    len = (size_t)is[1]->len < sizeof row->room ? (size_t)is[1]->len : 0;
     row->redisson = strcmp(is[0]->str, "redisson") == 0;
     row->kind = is[0]->len > 0 ? RLOCK_KIND_MUTEX : -1;
     while (row->kind >= 0 && !row->redisson && strcmp(show_kind(row), is[0]->str) != 0) {
+        if (row->kind == RLOCK_KIND_SEMAPHORE) {
+            row->kind = -1;
+            return look_fault(RLOCK_ERR_SERVER, "unexpected reply");
+        }
         row->kind++;
     }
     row->token = len > 0 ? memcpy(row->room, is[1]->str, len) : NULL;
@@ -269,6 +316,7 @@ static void look_take(struct show_row *row, redisReply **is) {
     }
     row->at = show_now();
     row->hops = 0;
+    return true;
 }
 
 /* What ls and top do with an answer: top prints what is new. What is no lock is forgotten. */
@@ -302,7 +350,8 @@ static bool look_follow(struct show_row *row, const char *error) {
     rlock__slots there;
     size_t i = 0;
     bool ask;
-    if (!rlock__slots_redirect(rlock__error_text(error), &there, &ask)) {
+    if (look.config.cluster == NULL ||
+        !rlock__slots_redirect(rlock__error_text(error), &there, &ask)) {
         return look_fault(RLOCK_ERR_SERVER, error);
     }
     if (there.host == NULL) { /* that of the node that says so */
@@ -324,7 +373,9 @@ static bool look_follow(struct show_row *row, const char *error) {
 static bool look_answer(struct show_row *row, redisReply *reply) {
     struct show_row old = *row;
     if (reply->type != REDIS_REPLY_ERROR) {
-        look_take(row, reply->element);
+        if (!look_take(row, reply)) {
+            return false;
+        }
     } else if (look_passes(reply->str)) {
         return look_follow(row, reply->str);
     } else if (look.mode < LOOK_LS || strstr(reply->str, " key") == NULL) {
@@ -466,23 +517,32 @@ static bool look_answers(void) {
 
 /* ---- which keys there are, and which of them change ---- */
 
+/* Has the keys asked that an answer to SCAN names, and notes where to go on. */
+static bool look_found(struct look_node *node, const redisReply *reply, char cursor[24]) {
+    const redisReply *keys;
+    size_t i;
+    if (!look_is(reply, "sl")) {
+        return false;
+    }
+    snprintf(cursor, 24, "%s", reply->element[0]->str);
+    keys = reply->element[1];
+    for (i = 0; i < keys->elements; i++) {
+        look_want(node, show_find(keys->element[i]->str, (size_t)keys->element[i]->len));
+    }
+    return true;
+}
+
 static bool look_scan(struct look_node *node) {
     char cursor[24] = "0";
-    size_t i;
+    bool good;
     do {
         redisReply *reply = look_good(
             node, look_ask(node, node->c, "SCAN %s MATCH %s COUNT 1000", cursor, look.pattern));
-        if (reply == NULL) {
-            return false;
-        }
-        snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
-        for (i = 0; i < reply->element[1]->elements; i++) {
-            const redisReply *key = reply->element[1]->element[i];
-            look_want(node, show_find(key->str, (size_t)key->len));
-        }
+        good = reply != NULL && look_found(node, reply, cursor);
         freeReplyObject(reply);
-    } while (look_answers() && strcmp(cursor, "0") != 0);
-    return strcmp(cursor, "0") == 0;
+        good = good && look_answers();
+    } while (good && strcmp(cursor, "0") != 0);
+    return good;
 }
 
 /* Has the server report changes of each key that can match the pattern, or is next to such a key.
@@ -499,7 +559,9 @@ static bool look_listen(struct look_node *node) {
     for (i = 0; i < 3 && node->push != NULL; i++) {
         redisReply *reply = look_ask(node, i < 2 ? node->push : node->c, steps[i], id, look.head,
                                      look.config.prefix, look.head);
-        if (reply == NULL) {
+        if (reply == NULL ||
+            (i == 1 && reply->type != REDIS_REPLY_ERROR && !look_is(reply, "ss-"))) {
+            freeReplyObject(reply);
             return false;
         }
         if (reply->type == REDIS_REPLY_ERROR) {
@@ -521,12 +583,9 @@ static void look_changed(struct look_node *node, char *key, size_t len) {
     }
 }
 
-/* A report of the server, which names locks, and keys next to a lock. False: it was none. */
-static bool look_report(struct look_node *node, const redisReply *reply) {
+/* A report of the server, which names locks, and keys next to a lock. */
+static void look_report(struct look_node *node, const redisReply *reply) {
     size_t i, head = strlen(look.config.prefix);
-    if (reply->elements != 3 || strcmp(reply->element[0]->str, "message") != 0) {
-        return false;
-    }
     look.flushed = look.flushed || reply->element[2]->type != REDIS_REPLY_ARRAY;
     for (i = 0; i < reply->element[2]->elements; i++) {
         char *key = reply->element[2]->element[i]->str;
@@ -539,7 +598,6 @@ static bool look_report(struct look_node *node, const redisReply *reply) {
             look_changed(node, key + (wrapped ? head + 1 : 0), len - 6 - (wrapped ? head + 2 : 0));
         }
     }
-    return true;
 }
 
 /* Takes what was reported up to now: the answer to one more SUBSCRIBE comes behind it. Thereby
@@ -551,10 +609,14 @@ static bool look_hear(struct look_node *node) {
     }
     while (more) {
         redisReply *reply = look_read(node, node->push);
-        if (reply == NULL) {
+        if (reply == NULL || !look_is(reply, "ss-")) {
+            freeReplyObject(reply);
             return false;
         }
-        more = look_report(node, reply);
+        more = strcmp(reply->element[0]->str, "message") == 0;
+        if (more) {
+            look_report(node, reply);
+        }
         freeReplyObject(reply);
     }
     return look_done(node, look_ask(node, node->c, "PING"));
@@ -758,6 +820,10 @@ static bool look_add(const char *where) {
     look.count++;
     node->c = look_dial(node);
     reply = node->c != NULL ? look_ask(node, node->c, "SCRIPT LOAD %s", look_script) : NULL;
+    if (reply != NULL && reply->str == NULL) {
+        freeReplyObject(reply);
+        return look_fault(RLOCK_ERR_SERVER, "unexpected reply");
+    }
     snprintf(look.sha, sizeof look.sha, "%s", reply != NULL ? reply->str : "");
     return look_done(node, reply) && (look.mode != LOOK_TOP || look_listen(node));
 }
@@ -770,10 +836,18 @@ static bool look_add_masters(const struct look_node *seed) {
     bool good = reply != NULL;
     size_t i;
     redisFree(c);
+    good = good && look_is(reply, "");
     for (i = 0; good && i < reply->elements; i++) {
-        redisReply **master = reply->element[i]->element[2]->element;
-        bool named = master[0]->type == REDIS_REPLY_STRING && master[0]->len > 0 &&
-                     strcmp(master[0]->str, "?") != 0;
+        const redisReply *slots = reply->element[i];
+        redisReply **master;
+        bool named;
+        if (!look_is(slots, "ii*") || !look_is(slots->element[2], "*i")) {
+            good = false;
+            break;
+        }
+        master = slots->element[2]->element;
+        named = master[0]->type == REDIS_REPLY_STRING && master[0]->len > 0 &&
+                strcmp(master[0]->str, "?") != 0;
         if (named && !rlock__is_host(master[0]->str, (size_t)master[0]->len)) {
             good = look_fault(RLOCK_ERR_SERVER, "a node of the cluster has no host");
             break;

@@ -993,11 +993,13 @@ REPEATED = f"-ERR unknown \x1b[2J'AUTH', with args beginning with: 'shop' '{SECR
 
 
 class Repeater:
-    """Stands before a server, and answers one command, or all, with an error that repeats the password."""
+    """Stands before a server, and answers one command, or all, with an error that repeats the password, or with others: the
+    last of them again and again."""
 
-    def __init__(self, path, command):
+    def __init__(self, path, command, *answers):
         self.path = path
         self.command = command  # its first words; "" = all
+        self.answers = answers or (REPEATED,)
         self.said = 0
         self.door = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://:{SECRET}@127.0.0.1:{self.door.getsockname()[1]}"
@@ -1020,7 +1022,7 @@ class Repeater:
                     raw, words = self.read(asks)
                     if b" ".join(words[:2]).decode(errors="replace").startswith(self.command):
                         self.said += 1
-                        client.sendall(REPEATED)
+                        client.sendall(self.answers[min(self.said, len(self.answers)) - 1])
                     elif words[0] == b"AUTH":
                         client.sendall(b"+OK\r\n")
                     else:
@@ -1040,6 +1042,41 @@ class Repeater:
             return line + text, [text[:-2]]
         parts = [self.read(stream) for _ in range(int(count))] if kind == b"*" else []
         return line + b"".join(raw for raw, _ in parts), [word for _, words in parts for word in words]
+
+
+@test
+def an_answer_of_a_shape_that_no_server_gives_ends_it_with_words(server, r):
+    mutex(r, "k")
+    rest = b":1\r\n" * 7
+    lies = {"EVALSHA": (b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"*0\r\n", b"*9\r\n" + b":1\r\n" * 9, b"*3\r\n$5\r\nmutex\r\n$0\r\n\r\n:1\r\n",
+                        b"*9\r\n$-1\r\n$0\r\n\r\n" + rest, b"*9\r\n$3\r\nodd\r\n$2\r\nab\r\n" + rest),
+            "SCRIPT LOAD": (b":1\r\n", b"*0\r\n"),
+            "SCAN": (b"*1\r\n$1\r\n0\r\n", b"*2\r\n:7\r\n*0\r\n", b"*2\r\n$1\r\n0\r\n:5\r\n", b"*2\r\n$1\r\n0\r\n*1\r\n:5\r\n", b"+OK\r\n"),
+            "SUBSCRIBE": (b"*3\r\n:1\r\n:2\r\n:3\r\n", b"*2\r\n$7\r\nmessage\r\n$1\r\na\r\n", b":1\r\n",
+                          b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n*1\r\n:1\r\n")}
+
+    def ends(command, lie, words):
+        liar = Repeater(server.socket, command, lie)
+        status, _, err = run(liar.url, "--wait", "300ms", *words)
+        liar.door.close()
+        assert status == FAILED and "unexpected reply" in err and liar.said > 0, (command, lie, words, status, err)
+
+    which = {"EVALSHA": (["ls"], ["top"], ["inspect", "k"]), "SCRIPT LOAD": (["ls"],), "SCAN": (["ls"], ["top"]), "SUBSCRIBE": (["top"],)}
+    at_once([lambda command=command, lie=lie, words=words: ends(command, lie, words)
+             for command in lies for lie in lies[command] for words in which[command]])
+
+
+@test
+def a_list_of_masters_that_no_cluster_gives_ends_it_with_words(server, r):
+    for lie in (b"*1\r\n:1\r\n", b"+OK\r\n", b"*1\r\n*2\r\n:0\r\n:1\r\n", b"*1\r\n*3\r\n:0\r\n:1\r\n:2\r\n",
+                b"*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$1\r\na\r\n", b"*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n$1\r\n1\r\n"):
+        liar = Repeater(server.socket, "CLUSTER SLOTS")
+        port = liar.door.getsockname()[1]
+        good = f"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:{port}\r\n$1\r\nx\r\n"
+        liar.answers = (good.encode(), lie)  # to the client, and to what looks
+        status, _, err = run(liar.url.replace("redis:", "redis+cluster:"), "--wait", "0", "ls")
+        liar.door.close()
+        assert status == FAILED and "unexpected reply" in err and liar.said > 1, (lie, status, err, liar.said)
 
 
 @test
