@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from urllib.parse import quote
 
 from fixture import TESTS, Redis, Tap, children, dies_with_parent, ends_when_told, now, send, state, test, until
 
@@ -389,6 +390,31 @@ def request_whose_hold_is_lost_is_ended(redis, r):
         until("a request that is given up", PATIENCE_S, lambda: nginx.given_up() == 1)
         until("503 in the log", PATIENCE_S, lambda: nginx.logged("503 /slow?key=a"))
         assert 'rlock "a" is lost: deleted' in nginx.words()
+
+
+@test
+def no_client_forges_a_line_of_the_log_by_its_key(redis, r):
+    more = """
+    location /busy { rlock $uri; rlock_wait 0; proxy_pass http://upstream/echo; }
+    location /held { rlock $uri; proxy_pass http://upstream/slow; }
+    """
+    forged = '\n2026/11/28 00:00:00 [info] 1#1: forged \x1b[31m\x7f"\\'
+    shown = r"\x0A2026/11/28 00:00:00 [info] 1#1: forged \x1B[31m\x7F\x22\x5C"
+    with Nginx(redis, LOCATIONS + more) as nginx:
+        r.set("/busy" + forged, "another")
+        assert nginx.get("/busy" + quote(forged)).status == 503
+        r.lpush("/held" + forged, "no lock")
+        assert nginx.get("/held" + quote(forged)).status == 503
+        r.delete("/held" + forged)
+        client = nginx.open("/held" + quote(forged))
+        until("a request that is served", PATIENCE_S, lambda: nginx.upstream.slow["begun"] > 0)
+        r.delete("/held" + forged)
+        assert nginx.hear(client) == CLOSED
+        said = nginx.words()
+        for line in (f'rlock "/busy{shown}" is busy', f'rlock "/held{shown}" cannot be acquired', f'rlock "/held{shown}" is lost'):
+            assert line in said, (line, said)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]|^2026/11/28 00:00:00", said, re.M), said
+        r.delete("/busy" + forged)
 
 
 @test

@@ -294,18 +294,42 @@ static ngx_http_rlock_ctx_t *ngx_http_rlock_find(ngx_http_request_t *r, ngx_str_
     return NULL;
 }
 
+#define NGX_HTTP_RLOCK_SHOWN 1024 /* of a line of the log, which has 2048 */
+
+/* Returns a key for a line of the log, which its client may not end: as the access log has it,
+ * where \xNN is a byte, and cut to the room that there is. */
+static ngx_str_t ngx_http_rlock_shown(const ngx_str_t *key, u_char room[NGX_HTTP_RLOCK_SHOWN]) {
+    ngx_str_t shown;
+    u_char *p = room, c;
+    size_t i;
+
+    for (i = 0; i < key->len && p + 4 <= room + NGX_HTTP_RLOCK_SHOWN; i++) {
+        c = key->data[i];
+        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') {
+            p = ngx_sprintf(p, "\\x%02Xd", (unsigned)c);
+        } else {
+            *p++ = c;
+        }
+    }
+    shown.data = room;
+    shown.len = (size_t)(p - room);
+    return shown;
+}
+
 /* What a request is answered with whose acquire ended so. */
 static ngx_int_t ngx_http_rlock_answer(ngx_http_rlock_ctx_t *ctx, int status, const char *text) {
     ngx_log_t *log = ctx->request->connection->log;
+    u_char room[NGX_HTTP_RLOCK_SHOWN];
+    ngx_str_t key = ngx_http_rlock_shown(&ctx->key, room);
 
     switch (status) {
     case RLOCK_OK: return NGX_DECLINED;
     case RLOCK_ERR_BUSY:
     case RLOCK_ERR_TIMEOUT:
-        ngx_log_error(NGX_LOG_WARN, log, 0, "rlock \"%V\" is busy", &ctx->key);
+        ngx_log_error(NGX_LOG_WARN, log, 0, "rlock \"%V\" is busy", &key);
         return (ngx_int_t)ctx->busy;
     default:
-        ngx_log_error(NGX_LOG_ERR, log, 0, "rlock \"%V\" cannot be acquired: %s%s%s", &ctx->key,
+        ngx_log_error(NGX_LOG_ERR, log, 0, "rlock \"%V\" cannot be acquired: %s%s%s", &key,
                       rlock_strerror(status), text ? ": " : "", text ? text : "");
         return NGX_HTTP_SERVICE_UNAVAILABLE;
     }
@@ -348,11 +372,13 @@ static void ngx_http_rlock_lost(rlock *lock, const rlock_event *event, void *use
     ngx_http_rlock_ctx_t *ctx = user;
     ngx_http_request_t *r = ctx->request;
     ngx_connection_t *c = r->connection;
+    u_char room[NGX_HTTP_RLOCK_SHOWN];
+    ngx_str_t key = ngx_http_rlock_shown(&ctx->key, room);
 
     (void)lock;
     ctx->rc = NGX_HTTP_SERVICE_UNAVAILABLE;
     ngx_http_set_log_request(c->log, r);
-    ngx_log_error(NGX_LOG_ERR, c->log, 0, "rlock \"%V\" is lost: %s%s%s", &ctx->key,
+    ngx_log_error(NGX_LOG_ERR, c->log, 0, "rlock \"%V\" is lost: %s%s%s", &key,
                   rlock_reason_str(event->reason), event->text ? ": " : "",
                   event->text ? event->text : "");
     if (!r->header_sent) {
