@@ -123,10 +123,10 @@ LOCATIONS = """
     location /count { rlock counter; rlock_wait 30s; rlock_lease 2s; proxy_pass http://upstream; }
     location /slow { rlock $arg_key; rlock_lease 2s; rlock_wait 30s; proxy_pass http://upstream; }
     location /now { rlock $arg_key; rlock_wait 0; proxy_pass http://upstream/echo; }
-    location /long { rlock $arg_key; rlock_lease 1h; rlock_wait 30s; proxy_pass http://upstream/slow; }
     location /status { stub_status; }
     location /who { proxy_pass http://upstream/echo; }
 """
+LONG = "location /long { rlock $arg_key; rlock_lease 1h; rlock_wait 30s; proxy_pass http://upstream/slow; }"
 
 
 class Nginx:
@@ -476,6 +476,7 @@ def who_is_refused_takes_no_lock_and_nobody_goes_round_it(redis, _):
 
 @test
 def mistakes_in_the_configuration_are_reported_before_it_runs(redis, _):
+    short = "rlock_server redis://h?watchdog_lease_ms=5000&quarantine_ms=5000;"
     rows = (
         (None, "rlock k;", "", 'need a "rlock_server"'),
         (None, "", "rlock_elect k;", 'need a "rlock_server"'),
@@ -483,6 +484,8 @@ def mistakes_in_the_configuration_are_reported_before_it_runs(redis, _):
         (redis, "rlock a; rlock b;", "", '"rlock" directive is duplicate'),
         (redis, "rlock a; rlock_lease 1ms;", "", '"rlock_lease" must be between'),
         (redis, "rlock a; rlock_busy 200;", "", "value must be between 400 and 599"),
+        (None, "rlock a; rlock_lease 6s;", short, '"rlock_lease" 6000ms is too long'),
+        (None, "rlock a;", short + "rlock_lease 5001ms;", '"rlock_lease" 5001ms is too long'),
         (None, "", "rlock_server redis://:secret@localhost:x;", "port"),
         (None, "", "rlock_server nonsense://host;", "url"),
     )
@@ -577,7 +580,7 @@ def counter_is_exact_while_workers_are_killed_and_the_server_stops_and_forgets(_
 
 def ends_without_a_server(number):
     """Long before the lease does. What was written before the end is read when the server goes on."""
-    with Redis() as redis, Nginx(redis) as nginx:
+    with Redis() as redis, Nginx(redis, LOCATIONS + LONG) as nginx:
         leader(nginx)
         assert nginx.get("/now?key=b").status == 200
         until("a release, for which the server has got its script", PATIENCE_S, lambda: not redis.redis.exists("b"))

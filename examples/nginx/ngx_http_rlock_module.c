@@ -14,6 +14,7 @@ typedef struct {
     ngx_str_t server; /* rlock_server */
     ngx_str_t elect;  /* rlock_elect */
     ngx_uint_t locks; /* there is a location with a lock */
+    ngx_msec_t tried; /* the longest rlock_lease of those that a client has taken */
 
     /* of this worker */
     rlock_client *client;  /* NULL: it is made when it is needed */
@@ -539,7 +540,45 @@ static void *ngx_http_rlock_create_loc_conf(ngx_conf_t *cf) {
     return conf;
 }
 
+/* Where the configuration is read, nginx has no timers yet. */
+static void ngx_http_rlock_no_timer(void *state, int64_t delay_us) {
+    (void)state;
+    (void)delay_us;
+}
+
+/* Makes a client, which connects to nothing yet, to hear what is wrong with the URL, or with a
+ * lease for it: 0 is that of the URL. */
+static char *ngx_http_rlock_try(ngx_conf_t *cf, ngx_http_rlock_main_conf_t *rmcf,
+                                ngx_msec_t lease) {
+    rlock_client *client;
+    rlock_config config;
+    rlock_options options;
+    rlock *lock = NULL;
+    int rc;
+
+    ngx_memzero(&config, sizeof(rlock_config));
+    config.loop = rlock_nginx_loop(cf->log);
+    config.loop.set_timer = ngx_http_rlock_no_timer;
+    config.loop.idle = NULL;
+    config.url = (const char *)rmcf->server.data;
+    config.log = ngx_http_rlock_conf_log;
+    config.log_user = cf;
+    rc = rlock_client_new(&client, &config);
+    if (rc != RLOCK_OK) {
+        return NGX_CONF_ERROR;
+    }
+    ngx_memzero(&options, sizeof(rlock_options));
+    options.key = "tried";
+    options.watchdog_lease_ms = (int64_t)lease;
+    rc = rlock_new(&lock, client, &options);
+    rlock_free(lock);
+    rlock_client_free(client);
+    return rc == RLOCK_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
 static char *ngx_http_rlock_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child) {
+    ngx_http_rlock_main_conf_t *rmcf =
+        ngx_http_conf_get_module_main_conf(cf, ngx_http_rlock_module);
     ngx_http_rlock_loc_conf_t *prev = parent;
     ngx_http_rlock_loc_conf_t *conf = child;
 
@@ -551,6 +590,15 @@ static char *ngx_http_rlock_merge_loc_conf(ngx_conf_t *cf, void *parent, void *c
         (conf->lease < RLOCK_LEASE_MIN_MS || conf->lease > RLOCK_LEASE_MAX_MS)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"rlock_lease\" must be between 10ms and 24h");
         return NGX_CONF_ERROR;
+    }
+    if (conf->lease > rmcf->tried && rmcf->server.len != 0) {
+        if (ngx_http_rlock_try(cf, rmcf, conf->lease) != NGX_CONF_OK) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"rlock_lease\" %Mms is too long for the \"rlock_server\"",
+                               conf->lease);
+            return NGX_CONF_ERROR;
+        }
+        rmcf->tried = conf->lease;
     }
     return NGX_CONF_OK;
 }
@@ -582,26 +630,10 @@ static char *ngx_http_rlock(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
     return ngx_http_compile_complex_value(&ccv) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
-/* Makes a client, which connects to nothing yet, to hear what is wrong with the URL. */
 static char *ngx_http_rlock_server(ngx_conf_t *cf, ngx_command_t *cmd, void *conf) {
-    ngx_http_rlock_main_conf_t *rmcf = conf;
-    rlock_client *client;
-    rlock_config config;
     char *rv = ngx_conf_set_str_slot(cf, cmd, conf);
 
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-    ngx_memzero(&config, sizeof(rlock_config));
-    config.loop = rlock_nginx_loop(cf->log);
-    config.url = (const char *)rmcf->server.data;
-    config.log = ngx_http_rlock_conf_log;
-    config.log_user = cf;
-    if (rlock_client_new(&client, &config) != RLOCK_OK) {
-        return NGX_CONF_ERROR;
-    }
-    rlock_client_free(client);
-    return NGX_CONF_OK;
+    return rv == NGX_CONF_OK ? ngx_http_rlock_try(cf, conf, 0) : rv;
 }
 
 static ngx_int_t ngx_http_rlock_init(ngx_conf_t *cf) {
