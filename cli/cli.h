@@ -410,10 +410,15 @@ static void cli_disconnect(void) {
     cli.quorum = NULL;
 }
 
-/* The longest time that a key can be kept: the URL's quarantine_ms, or a day. No public call says
- * what the client has read in the URL. */
+/* What the client has read in the URL, which no public call says: the longest time that a key can
+ * be kept, which is quarantine_ms or a day, ... */
 static int64_t cli_most_ms(void) {
     return cli.client->lease_most_ms;
+}
+
+/* ... and what drift_permille leaves of a lease. */
+static int64_t cli_left_us(int64_t lease_us) {
+    return lease_us / 1000 * (1000 - cli.client->drift_permille);
 }
 
 /* The lock that the options mean. */

@@ -1083,10 +1083,27 @@ static void run_begin_state(void) {
     run.ready = cli.on_lead == NULL;
 }
 
+/* Refuses a drift with which no command could run: it begins only with more than half of the lease
+ * left, and a renewal is to be answered before it is asked to end. For the network a twentieth of
+ * the lease is added to each. An engine that gives less counts what is left as the lease. */
+static void run_check_drift(void) {
+    int64_t lease_us = cli.lease_ms * 1000, spare_us = lease_us / 20;
+    int64_t left_us = cli_left_us(lease_us), third_us = lease_us / 3;
+    int64_t renew_us = left_us / 2 < third_us ? left_us / 2 : third_us;
+    bool begins = left_us > lease_us / 2 + spare_us;
+    bool lasts = left_us - run_last_us() - run_ask_us() > renew_us + spare_us;
+    if ((!begins || !lasts) && (cli.engine == NULL || !cli.engine->gives_less)) {
+        cli_fail(CLI_FAILED, "Set drift_permille in the URL to at most 100",
+                 "drift_permille in the URL leaves %lld ms of the lease: no command can run",
+                 (long long)left_us / 1000);
+    }
+}
+
 /* Refuses at the start what the URL's settings leave no room for: the command may be one that
  * cannot be undone. */
 static void run_check_client(void) {
     int64_t most_ms = cli_most_ms();
+    run_check_drift();
     if (cli.at_least_ms > most_ms) {
         cli_fail(CLI_FAILED, "Set quarantine_ms to at least that in the URL of each client",
                  "--at-least %lld ms: more than the quarantine_ms of the URL, %lld ms",

@@ -1205,6 +1205,19 @@ def lease_that_is_too_short_for_the_network_is_reported(place):
 
 
 @test
+def drift_of_the_url_that_leaves_no_time_for_a_renewal_is_refused_at_the_start(place):
+    def says(drift, *options):
+        arguments = (*options, "-l", ms(LEASE_S), place.key, "--", "sh", "-c", f"echo ran; sleep {LEASE_S}")
+        return place.says(*arguments, url=f"{place.server.url}?drift_permille={drift}")
+
+    for drift, *options in ((370,), (500,), (500, "--kill-after", "0"), (200, "--kill-after", ms(0.4 * LEASE_S))):
+        code, out, err = says(drift, *options)
+        assert code == FAILED and out == "" and "drift_permille" in err and "Set drift" in err, (drift, options, code, out, err)
+    for drift, *options in ((200,), (100, "--kill-after", ms(0.4 * LEASE_S))):
+        assert says(drift, *options)[:2] == (0, "ran\n"), (drift, options)
+
+
+@test
 def lock_that_could_not_be_released_is_reported(place):
     server = place.own_server()
     code, _, err = place.says(place.key, "--", "sh", "-c", f"kill -STOP {server.process.pid}; exit 4")
