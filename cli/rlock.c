@@ -114,7 +114,7 @@ static struct {
 } cli_some[] = {{'n', WAITERS, false},
                 {'w', WAITERS, false},
                 {'l', LEASED, false},
-                {'k', HOLDERS | STEPS, false},
+                {'k', KEYED, false},
                 {CLI_PERMITS, KEYED, false},
                 {CLI_WEIGHT, HOLDERS | STEPS, false},
                 {CLI_AT_LEAST, 1 << RUN, false},
@@ -384,6 +384,12 @@ int main(int argc, char **argv) {
             cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes one pattern", subcommands[what]);
         }
         return look_main(what == LS ? LOOK_LS : LOOK_TOP, word);
+    }
+    if ((what == RENEW || what == RELEASE) && cli.key_count > 0 && *cli.command == NULL) {
+        static char *words[] = {NULL, NULL}; /* -k KEY TOKEN: the only word is no key */
+        words[0] = (char *)(uintptr_t)word;
+        cli.command = words;
+        word = NULL;
     }
     if (word != NULL) { /* the first key: RLOCK_KEY names it */
         cli_add_key(word);

@@ -666,6 +666,7 @@ static void run_soon(double pause_s);
 
 /* The hook of --on-lost has ended. */
 static void run_on_hook(struct ev_loop *loop, ev_child *child, int revents) {
+    bool late = !ev_is_active(&run.hook_end); /* run_on_hook_end has said so */
     (void)revents;
     ev_child_stop(loop, child);
     ev_timer_stop(loop, &run.hook_end);
@@ -673,6 +674,9 @@ static void run_on_hook(struct ev_loop *loop, ev_child *child, int revents) {
     if (WIFEXITED(child->rstatus) && WEXITSTATUS(child->rstatus) != 0) {
         cli_say("rlock: %s: --on-lost failed with the status %d\n", cli.shown,
                 WEXITSTATUS(child->rstatus));
+    } else if (WIFSIGNALED(child->rstatus) && !late) {
+        cli_say("rlock: %s: --on-lost was ended by signal %d\n", cli.shown,
+                WTERMSIG(child->rstatus));
     }
     if (run.leaves) {
         run_leave(run.status);

@@ -521,6 +521,20 @@ def token_of_one_shell_is_renewed_in_a_second_and_released_in_a_third(place):
 
 
 @test
+def key_that_begins_with_a_hyphen_is_taken_by_each_subcommand_that_takes_one(place):
+    key = "-" + place.key
+    token = place.says("acquire", "--lease", "1h", "-k", key)[1].strip()
+    assert place.says("renew", "-k", key, token)[0] == 0
+    code, out, err = place.says("inspect", "--json", "-k", key)
+    assert code == 0 and json.loads(out)["key"] == key, (code, out, err)
+    assert place.says("release", "-k", key, token) == (0, "", "") and not place.server.redis.exists(key)
+    assert place.says("acquire", "-k", key)[0] == 0 and place.says("force-release", "-k", key)[0] == 0
+    for arguments, words in ((("inspect", "-k", key, "another"), "takes one key"), (("release", "-k", key), "the token")):
+        code, out, err = place.says(*arguments)
+        assert code == FAILED and out == "" and words in err, (arguments, code, out, err)
+
+
+@test
 def token_of_another_hold_takes_nothing_away(place):
     token = place.says("acquire", "--lease", "1h", place.key)[1].strip()
     other = re.sub(":[0-9]+:", ":999:", token)
@@ -2123,6 +2137,15 @@ def hook_that_fails_keeps_the_command_from_starting_and_counts_as_its_failure(pl
     assert diary.words() == ["leads", "leads", "lost"], diary.lines()
     assert code == 3 and "failed 2 times in a row" in err and "--on-lost failed with the status 4" in err, (code, out, err)
     assert not place.server.redis.exists(place.key)
+
+
+@test
+def hook_after_a_term_that_was_ended_by_a_signal_is_reported(place):
+    for hook, words in (("exit 3", "failed with the status 3"), ("kill -SEGV $$", f"was ended by signal {int(signal.SIGSEGV)}")):
+        err = place.says("elect", "--give-up", "1", "--on-lost", hook, place.key, "--", "false")[2]
+        assert f"rlock: {place.key}: --on-lost {words}\n" in err, err
+    err = place.says("elect", "--grace", "0", "--give-up", "1", "--on-lost", "sleep 60", place.key, "--", "false")[2]
+    assert "was terminated" in err and "was ended by" not in err, err
 
 
 @test
