@@ -869,7 +869,7 @@ int main(int argc, char **argv) {
         CASE(frozen_holder_hears_of_its_forced_release_when_it_thaws),
         CASE(hold_that_was_forced_is_forgotten_only_when_its_holder_heard),
         CASE(who_was_called_and_forced_before_it_heard_has_nothing),
-        CASE(hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced),
+        CASE(hold_of_a_client_that_went_without_a_word_has_its_token_and_is_forced),
         CASE(question_about_a_key_that_nobody_used_finds_it_free),
         CASE(number_of_permits_for_which_there_is_no_memory_is_not_set),
         CASE(set_number_of_permits_is_forgotten_a_day_after_its_last_use),

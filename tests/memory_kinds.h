@@ -295,7 +295,7 @@ static void who_was_called_and_forced_before_it_heard_has_nothing(void **state) 
 }
 
 /* What it left behind counts until its lease is over, or it is taken away. */
-static void hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_forced(void **state) {
+static void hold_of_a_client_that_went_without_a_word_has_its_token_and_is_forced(void **state) {
     rlock_options options = options_of(RLOCK_KIND_MUTEX, 0, 0);
     struct owner *waits_for_it;
     (void)state;
@@ -305,7 +305,7 @@ static void hold_of_a_client_that_went_without_a_word_has_no_name_and_can_be_for
     g.store->close(alone.state);
     SAME(inspected(1, &options)->holders, 1);
     BETWEEN(told.info.left_ms, 990, 1000);
-    assert_null(told.info.token);
+    assert_non_null(told.info.token);
     waits_for_it = waiter(1, "key", RLOCK_FOREVER);
     answered(rlock_force_release(g.clients[2], &options, on_info, &told));
     SAME(told.info.holders, 1);
