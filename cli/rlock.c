@@ -355,6 +355,41 @@ static const char *cli_parse(int argc, char **argv, int *what) {
     }
 }
 
+/* The word that no option takes is the first key; behind -k, where a token is wanted, the token. */
+static void cli_take_word(const char *word, int what) {
+    if ((what == RENEW || what == RELEASE) && cli.key_count > 0 && *cli.command == NULL) {
+        static char *words[] = {NULL, NULL};
+        words[0] = (char *)(uintptr_t)word;
+        cli.command = words;
+    } else if (word != NULL) { /* RLOCK_KEY names it */
+        cli_add_key(word);
+        memmove(cli.keys + 1, cli.keys, (cli.key_count - 1) * sizeof *cli.keys);
+        cli.keys[0] = word;
+    }
+    if (cli.key_count == 0) {
+        cli_fail(CLI_FAILED, cli_see_help, "which key?");
+    }
+    cli.shown = show_name(cli.keys[0]);
+}
+
+static int cli_step(int what) {
+    size_t words = what == ACQUIRE ? 0 : 1, given = 0;
+    enum step_kind kind = STEP_RELEASE;
+    while (cli.command[given] != NULL) {
+        given++;
+    }
+    if (given != words) {
+        cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes %s", subcommands[what],
+                 words ? "a key and the token that rlock acquire printed" : "one key");
+    }
+    if (what == ACQUIRE) {
+        kind = STEP_ACQUIRE;
+    } else if (what == RENEW) {
+        kind = STEP_RENEW;
+    }
+    return step_main(kind, cli.command[0]);
+}
+
 int main(int argc, char **argv) {
     const char *word;
     int fd, what = RUN;
@@ -385,34 +420,9 @@ int main(int argc, char **argv) {
         }
         return look_main(what == LS ? LOOK_LS : LOOK_TOP, word);
     }
-    if ((what == RENEW || what == RELEASE) && cli.key_count > 0 && *cli.command == NULL) {
-        static char *words[] = {NULL, NULL}; /* -k KEY TOKEN: the only word is no key */
-        words[0] = (char *)(uintptr_t)word;
-        cli.command = words;
-        word = NULL;
-    }
-    if (word != NULL) { /* the first key: RLOCK_KEY names it */
-        cli_add_key(word);
-        memmove(cli.keys + 1, cli.keys, (cli.key_count - 1) * sizeof *cli.keys);
-        cli.keys[0] = word;
-    }
-    if (cli.key_count == 0) {
-        cli_fail(CLI_FAILED, cli_see_help, "which key?");
-    }
-    cli.shown = show_name(cli.keys[0]);
+    cli_take_word(word, what);
     if (STEPS >> what & 1) {
-        size_t words = what == ACQUIRE ? 0 : 1, given = 0;
-        while (cli.command[given] != NULL) {
-            given++;
-        }
-        if (given != words) {
-            cli_fail(CLI_FAILED, cli_see_help, "rlock %s takes %s", subcommands[what],
-                     words ? "a key and the token that rlock acquire printed" : "one key");
-        }
-        return step_main(what == ACQUIRE ? STEP_ACQUIRE
-                         : what == RENEW ? STEP_RENEW
-                                         : STEP_RELEASE,
-                         cli.command[0]);
+        return cli_step(what);
     }
     if (what > ELECT) {
         if (*cli.command != NULL || cli.key_count > 1) {

@@ -352,38 +352,46 @@ static void store_that_takes_none_says_so(void **state) {
 
 #if RLOCK__HAS_QUORUM
 
-static void every_server_of_a_quorum_gets_them(void **state) {
+static struct server *member(int i) {
+    return i == 0 ? &server : &others[i - 1];
+}
+
+/* Each of the servers has the user with the password "first"; the client has this one. */
+static rlock_client *client_of_a_quorum(rlock_store **quorum, const char *password) {
     rlock_config members[SERVERS], config = config_as(NULL, NULL);
-    struct server *all[SERVERS] = {&server, &others[0], &others[1]};
+    int i;
+
+    for (i = 0; i < SERVERS; i++) {
+        if (member(i)->pid <= 0) {
+            assert_int_equal(server_start(member(i), NULL), 0);
+        }
+        user_has(member(i), "first");
+        members[i] = kit_config(member(i));
+        members[i].username = "locker";
+        members[i].password = password;
+    }
+    assert_int_equal(rlock_quorum_new(quorum, members, SERVERS), RLOCK_OK);
+    config.unix_path = NULL;
+    config.store = *quorum;
+    return kit_client(&config);
+}
+
+static void every_server_of_a_quorum_gets_them(void **state) {
     rlock_store *quorum = NULL;
-    rlock_client *client;
-    struct owner *o;
+    rlock_client *client = client_of_a_quorum(&quorum, "first");
+    struct owner *o = owner_new(client, "k");
     int i, first = SERVERS, again = 2 * SERVERS;
 
     (void)state;
-    for (i = 0; i < SERVERS; i++) {
-        if (i > 0 && all[i]->pid <= 0) {
-            assert_int_equal(server_start(all[i], NULL), 0);
-        }
-        user_has(all[i], "first");
-        members[i] = kit_config(all[i]);
-        members[i].username = "locker";
-        members[i].password = "first";
-    }
-    assert_int_equal(rlock_quorum_new(&quorum, members, SERVERS), RLOCK_OK);
-    config.unix_path = NULL;
-    config.store = quorum;
-    client = kit_client(&config);
-    o = owner_new(client, "k");
     assert_int_equal(owner_acquire(o, 1000, 60000), RLOCK_OK); /* by two of three */
     assert_true(kit_until(are_connected, &first, PATIENCE_MS));
     for (i = 0; i < SERVERS; i++) {
-        user_has(all[i], "second");
+        user_has(member(i), "second");
     }
     assert_int_equal(rlock_client_set_credentials(client, "locker", "second"), RLOCK_OK);
     assert_int_equal(rlock_client_set_sentinel_credentials(client, NULL, "x"), RLOCK_ERR_ARG);
     for (i = 0; i < SERVERS; i++) {
-        tell(ask(all[i], "CLIENT KILL USER locker"));
+        tell(ask(member(i), "CLIENT KILL USER locker"));
     }
     assert_true(kit_until(are_connected, &again, PATIENCE_MS));
     assert_int_equal(owner_renew(o, 0), RLOCK_OK);
@@ -396,28 +404,13 @@ static void every_server_of_a_quorum_gets_them(void **state) {
 
 /* All of them have refused the former ones: that says nothing of the newer ones. */
 static void newer_password_of_a_quorum_is_tried_before_an_acquire_ends(void **state) {
-    rlock_config members[SERVERS], config = config_as(NULL, NULL);
-    struct server *all[SERVERS] = {&server, &others[0], &others[1]};
     rlock_store *quorum = NULL;
-    struct owner *o;
-    int i;
+    rlock_client *client = client_of_a_quorum(&quorum, "wrong");
+    struct owner *o = owner_new(client, "k");
 
     (void)state;
-    for (i = 0; i < SERVERS; i++) {
-        if (i > 0 && all[i]->pid <= 0) {
-            assert_int_equal(server_start(all[i], NULL), 0);
-        }
-        user_has(all[i], "first");
-        members[i] = kit_config(all[i]);
-        members[i].username = "locker";
-        members[i].password = "wrong";
-    }
-    assert_int_equal(rlock_quorum_new(&quorum, members, SERVERS), RLOCK_OK);
-    config.unix_path = NULL;
-    config.store = quorum;
-    o = owner_new(kit_client(&config), "k");
     assert_int_equal(owner_acquire(o, PATIENCE_MS, 5000), RLOCK_ERR_AUTH);
-    assert_int_equal(rlock_client_set_credentials(kit_clients[0], "locker", "first"), RLOCK_OK);
+    assert_int_equal(rlock_client_set_credentials(client, "locker", "first"), RLOCK_OK);
     assert_int_equal(owner_acquire(o, PATIENCE_MS, 5000), RLOCK_OK);
     assert_int_equal(owner_release(o), RLOCK_OK);
     kit_reset();

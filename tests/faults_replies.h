@@ -202,11 +202,10 @@ static void release_by_one_command_is_given_up_for_good_by_a_refusal(void **stat
     assert_int_equal(stage_count(RELEASE), 2);
 }
 
-/* The next server may not have it. */
-static void release_by_one_command_is_known_of_a_connection_only(void **state) {
+/* Holds again on a connection that has released by DELIFEQ once. */
+static struct owner *holder_that_knows_delifeq(void) {
     struct owner *o;
 
-    (void)state;
     stage_begins();
     stage_lies("COMMAND INFO", "*1\r\n*1\r\n$7\r\ndelifeq\r\n", true, true);
     o = stage_owner(RLOCK_WIRE_STRING, "k");
@@ -214,6 +213,14 @@ static void release_by_one_command_is_known_of_a_connection_only(void **state) {
     assert_int_equal(stage_release(o), RLOCK_OK);
     assert_int_equal(stage_count("DELIFEQ"), 1);
     assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    return o;
+}
+
+/* The next server may not have it. */
+static void release_by_one_command_is_known_of_a_connection_only(void **state) {
+    struct owner *o = holder_that_knows_delifeq();
+
+    (void)state;
     stage_hangs_up(stage_conn(false));
     assert_int_equal(stage_release(o), RLOCK_OK);
     assert_int_equal(stage_count("DELIFEQ"), 1);
@@ -223,17 +230,10 @@ static void release_by_one_command_is_known_of_a_connection_only(void **state) {
 /* It may be forbidden since: nobody reads what the last write is answered. */
 static void last_write_of_a_client_is_no_single_command(void **state) {
     char last[4096] = "";
-    struct owner *o;
     size_t i;
 
     (void)state;
-    stage_begins();
-    stage_lies("COMMAND INFO", "*1\r\n*1\r\n$7\r\ndelifeq\r\n", true, true);
-    o = stage_owner(RLOCK_WIRE_STRING, "k");
-    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
-    assert_int_equal(stage_release(o), RLOCK_OK);
-    assert_int_equal(stage_count("DELIFEQ"), 1);
-    assert_int_equal(stage_acquire(o, 0, 1000), RLOCK_OK);
+    holder_that_knows_delifeq();
     kit_reset();
     for (i = 0; i < stage.count && strstr(last, "\r\nk\r\n") == NULL; i++) {
         ssize_t n = recv(stage.conns[i].fd, last, sizeof last - 1, MSG_DONTWAIT);

@@ -194,35 +194,45 @@ static void holds_now(rlock *lock, const rlock_event *event, void *user) {
     SAME(event->status, RLOCK_OK);
 }
 
-/* Handle, gate, claim, map and what is kept for requests; the keys have 20 bytes. */
-static void held_key_takes_no_more_than_384_bytes(void **state) {
-    enum { KEYS = 2048, AT_ONCE = 128 };
-    static rlock *locks[KEYS];
+/* So many keys of 20 bytes are held, and registered, of which so many were asked for at once. */
+static void hold_keys(rlock **locks, int count, int at_once) {
     rlock_options options;
-    size_t before;
     char key[24];
     int i;
-    (void)state;
-    scripted_settle(&g.store);
-    before = virtual_memory.bytes;
-    for (i = 0; i < KEYS; i++) {
+    for (i = 0; i < count; i++) {
         snprintf(key, sizeof key, "held:%015d", i);
         options = options_for(key);
         SAME(rlock_new(&locks[i], g.client, &options), RLOCK_OK);
         SAME(rlock_acquire(locks[i], 0, 60000, holds_now, NULL), RLOCK_OK);
-        if (i % AT_ONCE == AT_ONCE - 1) {
+        if (i % at_once == at_once - 1) {
             run_ms(10);
         }
     }
-    run_ms(1000); /* each was registered */
-    SAME(stats().held, KEYS);
-    BETWEEN((virtual_memory.bytes - before) / KEYS, 100, 384);
-    for (i = 0; i < KEYS; i++) {
+    run_ms(1000);
+    SAME(stats().held, count);
+}
+
+static void free_keys(rlock **locks, int count, int at_once) {
+    int i;
+    for (i = 0; i < count; i++) {
         rlock_free(locks[i]);
-        if (i % AT_ONCE == AT_ONCE - 1) {
+        if (i % at_once == at_once - 1) {
             run_ms(10);
         }
     }
+}
+
+/* Handle, gate, claim, map and what is kept for requests. */
+static void held_key_takes_no_more_than_384_bytes(void **state) {
+    enum { KEYS = 2048, AT_ONCE = 128 };
+    static rlock *locks[KEYS];
+    size_t before;
+    (void)state;
+    scripted_settle(&g.store);
+    before = virtual_memory.bytes;
+    hold_keys(locks, KEYS, AT_ONCE);
+    BETWEEN((virtual_memory.bytes - before) / KEYS, 100, 384);
+    free_keys(locks, KEYS, AT_ONCE);
 }
 
 /* Each of them had a line of waiters of its own, which it needs no more: few are kept, for the next
@@ -230,26 +240,13 @@ static void held_key_takes_no_more_than_384_bytes(void **state) {
 static void what_only_waiters_need_is_not_kept_for_each_hold(void **state) {
     enum { KEYS = 256, EACH = 3, KEPT = 64 }; /* a handle, a gate and a claim each */
     static rlock *locks[KEYS];
-    rlock_options options;
     size_t before;
-    char key[24];
-    int i;
     (void)state;
     scripted_settle(&g.store);
     before = virtual_memory.live;
-    for (i = 0; i < KEYS; i++) {
-        snprintf(key, sizeof key, "held:%d", i);
-        options = options_for(key);
-        SAME(rlock_new(&locks[i], g.client, &options), RLOCK_OK);
-        SAME(rlock_acquire(locks[i], 0, 60000, holds_now, NULL), RLOCK_OK);
-    }
-    run_ms(1000);
-    SAME(stats().held, KEYS);
+    hold_keys(locks, KEYS, KEYS);
     BETWEEN(virtual_memory.live - before, EACH * KEYS, EACH * KEYS + KEPT);
-    for (i = 0; i < KEYS; i++) {
-        rlock_free(locks[i]);
-    }
-    run_ms(1000);
+    free_keys(locks, KEYS, KEYS);
 }
 
 static bool try_holding(struct owner *owner, int64_t wait_ms) {
