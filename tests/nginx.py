@@ -133,6 +133,7 @@ class Nginx:
     """One with its own folder, and an upstream server."""
 
     def __init__(self, redis, locations=LOCATIONS, *, main="", http="rlock_elect leader;", events="", parameters=""):
+        self.clients = []  # of all requests
         self.folder = tempfile.mkdtemp(prefix="rlock-nginx-")
         self.socket = os.path.join(self.folder, "socket")
         self.upstream = Upstream(self.folder)
@@ -212,6 +213,7 @@ http {{
     def open(self, path):
         """A request that was sent; its answer is not read."""
         client = Client(self.socket)
+        self.clients.append(client)
         client.request("GET", path)
         return client
 
@@ -239,6 +241,8 @@ http {{
 
     def stands(self, path):
         """A request that waits for its lock: nginx is at work on it."""
+        out = sum(client.sock is not None for client in self.clients)
+        until("an end of what was answered", PATIENCE_S, lambda: self.at_work() <= out + 1)  # with the one that asks
         before = self.at_work()
         client = self.open(path)
         until("a request that stands", PATIENCE_S, lambda: self.at_work() > before)

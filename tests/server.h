@@ -45,9 +45,9 @@ static inline int server_answers(const struct server *s) {
     return server_says(s, "PING\r\n", "", "-LOADING");
 }
 
-/* Starts the process again in the same folder, on the same socket and port. 0, or -1 if it does not
- * answer. */
-static inline int server_restart(struct server *s) {
+/* Starts the process again in the same folder, on the same socket and port, and does not wait until
+ * it answers. */
+static inline void server_begins_again(struct server *s) {
     const char *program = getenv("RLOCK_REDIS_SERVER");
     const char *argv[21 + SERVER_ARGS_MAX];
     char port[16];
@@ -72,6 +72,11 @@ static inline int server_restart(struct server *s) {
     }
     argv[n] = NULL;
     s->pid = server_begins(s, argv, NULL);
+}
+
+/* ... and waits. 0, or -1 if it does not answer. */
+static inline int server_restart(struct server *s) {
+    server_begins_again(s);
     return server_waits(s, server_answers);
 }
 
