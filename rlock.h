@@ -2228,6 +2228,7 @@ static void rlock__heap_set(rlock__heap *heap, rlock_timer *timer, int64_t due_u
 typedef struct rlock__pool {
     void *kept;     /* the first word of each leads to the next one */
     uint32_t count; /* with those in use */
+    uint32_t most;  /* none is kept while there are more */
 } rlock__pool;
 
 /* Returns memory that is all zero, or NULL. */
@@ -2245,8 +2246,9 @@ static void *rlock__pool_take(rlock__pool *pool, size_t size) {
     return thing;
 }
 
-/* Frees what is kept until there are no more than so many in all. */
-static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
+/* Frees what is kept until there are no more than so many in all, now and with each put. */
+RLOCK__NOINLINE static void rlock__pool_limit(rlock__pool *pool, uint32_t most) {
+    pool->most = most;
     while (pool->kept && pool->count > most) {
         void *thing = pool->kept;
         memcpy(&pool->kept, thing, sizeof pool->kept);
@@ -2270,12 +2272,12 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
     return true;
 }
 
-RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing) {
     RLOCK_ASSERT(pool->count);
     RLOCK_ASSERT(thing && thing != pool->kept);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
-    rlock__pool_trim(pool, most);
+    rlock__pool_limit(pool, pool->most);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -2434,11 +2436,6 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
                    "create a new client in this process");
     }
     return forked;
-}
-
-/* How many things of one kind are kept at most: as many as there are handles. */
-RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
-    return client->life == RLOCK__CLOSED ? 0 : client->handles;
 }
 
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
@@ -13403,8 +13400,13 @@ RLOCK__NOINLINE static uint32_t rlock__flights_for(uint32_t claims) {
     return claims < RLOCK__FLIGHTS ? claims + (claims > 0) : RLOCK__FLIGHTS;
 }
 
-static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
-    rlock__pool_put(&client->waiters, waiters, rlock__flights_for(rlock__keeps(client)));
+/* After the number of handles has changed: for each as much is kept as one operation needs. */
+static void rlock__pools_limit(rlock_client *client) {
+    uint32_t handles = client->life == RLOCK__CLOSED ? 0 : client->handles;
+    rlock__pool_limit(&client->claims, handles);
+    rlock__pool_limit(&client->ops, handles);
+    rlock__pool_limit(&client->waiters, rlock__flights_for(handles));
+    rlock__pool_limit(&client->flights, rlock__flights_for(handles));
 }
 
 /* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
@@ -13416,7 +13418,7 @@ static void rlock__claim_unlink(rlock__claim *claim) {
     if (gate->waiters && rlock__list_empty(&gate->waiters->list)) {
         RLOCK_ASSERT(!gate->waiters->attempting);
         rlock_timer_drop(client, &gate->waiters->timer);
-        rlock__waiters_put(client, gate->waiters);
+        rlock__pool_put(&client->waiters, gate->waiters);
         gate->waiters = NULL;
     }
 }
@@ -13480,10 +13482,6 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
         rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }
-}
-
-static void rlock__flight_put(rlock_client *client, rlock__flight *flight) {
-    rlock__pool_put(&client->flights, flight, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
@@ -13572,7 +13570,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         }
         claim->note = flight->request.store.note;
         claim->in_flight = NULL;
-        rlock__flight_put(client, flight);
+        rlock__pool_put(&client->flights, flight);
     }
 }
 
@@ -14483,7 +14481,7 @@ static bool rlock__gate_opens(rlock__gate *gate) {
         return false;
     }
     if (rlock_timer_add(client, &waiters->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__waiters_put(client, waiters);
+        rlock__pool_put(&client->waiters, waiters);
         return false;
     }
     rlock__list_init(&waiters->list);
@@ -14527,11 +14525,11 @@ static void rlock__claim_gone(rlock__claim *claim) {
         rlock__claim_orphan(claim);
     }
     if (claim->in_flight) { /* the store is closed */
-        rlock__flight_put(client, claim->in_flight);
+        rlock__pool_put(&client->flights, claim->in_flight);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+    rlock__pool_put(&client->claims, claim);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__lock_unref(lock);
     rlock__gate_unref(gate);
@@ -14846,7 +14844,7 @@ static rlock__claim *rlock__claim_begin(rlock *lock, rlock__claim *claim) {
     }
     if (!rlock__pool_reserve(&client->flights, sizeof(rlock__flight),
                              rlock__flights_for(client->claims.count))) {
-        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        rlock__pool_put(&client->claims, claim);
         return NULL;
     }
     rlock__ring_reserve(client);
@@ -15584,7 +15582,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
     *at = op->next;
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    rlock__pool_put(&client->ops, op, rlock__keeps(client));
+    rlock__pool_put(&client->ops, op);
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An
@@ -15981,7 +15979,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else {
         rlock__releasing_answered(claim, request, answer);
     }
-    rlock__flight_put((rlock_client *)owner, flight);
+    rlock__pool_put(&((rlock_client *)owner)->flights, flight);
 }
 
 /* True if it is not of the first key of its gate. */
@@ -16343,15 +16341,6 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-/* Frees what is kept for the next operations and more than needed. */
-static void rlock__pools_trim(rlock_client *client) {
-    uint32_t keep = rlock__keeps(client);
-    rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->waiters, rlock__flights_for(keep));
-    rlock__pool_trim(&client->ops, keep);
-    rlock__pool_trim(&client->flights, rlock__flights_for(keep));
-}
-
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
@@ -16393,10 +16382,10 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
         timer->fire(timer);
     }
     client->life = RLOCK__CLOSED;
+    rlock__pools_limit(client);
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
     rlock__questions_free(client);
-    rlock__pools_trim(client);
     rlock__made_free(client->made);
     return true;
 }
@@ -16993,6 +16982,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
+    rlock__pools_limit(client);
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__IDLE_STATE);
     *out = lock;
     return RLOCK_OK;
@@ -17020,7 +17010,7 @@ void rlock_free(rlock *lock) {
     rlock__lock_unref(lock);
     RLOCK_ASSERT(client->handles);
     client->handles--;
-    rlock__pools_trim(client);
+    rlock__pools_limit(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }
@@ -17573,4 +17563,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 998e41ff95420850 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1bd18b9bdbb5cd64 */

@@ -11,6 +11,7 @@
 typedef struct rlock__pool {
     void *kept;     /* the first word of each leads to the next one */
     uint32_t count; /* with those in use */
+    uint32_t most;  /* none is kept while there are more */
 } rlock__pool;
 
 /* Returns memory that is all zero, or NULL. */
@@ -28,8 +29,9 @@ static void *rlock__pool_take(rlock__pool *pool, size_t size) {
     return thing;
 }
 
-/* Frees what is kept until there are no more than so many in all. */
-static void rlock__pool_trim(rlock__pool *pool, uint32_t most) {
+/* Frees what is kept until there are no more than so many in all, now and with each put. */
+RLOCK__NOINLINE static void rlock__pool_limit(rlock__pool *pool, uint32_t most) {
+    pool->most = most;
     while (pool->kept && pool->count > most) {
         void *thing = pool->kept;
         memcpy(&pool->kept, thing, sizeof pool->kept);
@@ -53,12 +55,12 @@ static bool rlock__pool_reserve(rlock__pool *pool, size_t size, uint32_t count) 
     return true;
 }
 
-RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing, uint32_t most) {
+RLOCK__NOINLINE static void rlock__pool_put(rlock__pool *pool, void *thing) {
     RLOCK_ASSERT(pool->count);
     RLOCK_ASSERT(thing && thing != pool->kept);
     memcpy(thing, &pool->kept, sizeof pool->kept);
     pool->kept = thing;
-    rlock__pool_trim(pool, most);
+    rlock__pool_limit(pool, pool->most);
 }
 
 #endif /* RLOCK_BASE_POOL_H */

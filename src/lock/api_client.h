@@ -15,7 +15,6 @@
 #include "base/platform.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "base/pool.h"
 #include "runtime/client.h"
 #include "runtime/settings.h"
 #include "store/default.h"
@@ -184,15 +183,6 @@ static void rlock__gate_abandon(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-/* Frees what is kept for the next operations and more than needed. */
-static void rlock__pools_trim(rlock_client *client) {
-    uint32_t keep = rlock__keeps(client);
-    rlock__pool_trim(&client->claims, keep);
-    rlock__pool_trim(&client->waiters, rlock__flights_for(keep));
-    rlock__pool_trim(&client->ops, keep);
-    rlock__pool_trim(&client->flights, rlock__flights_for(keep));
-}
-
 /* The requests of what is still to be cleaned up are the store's no more. */
 static void rlock__gate_close(rlock__gate *gate, const void *with) {
     (void)with;
@@ -234,10 +224,10 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
         timer->fire(timer);
     }
     client->life = RLOCK__CLOSED;
+    rlock__pools_limit(client);
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
     rlock__questions_free(client);
-    rlock__pools_trim(client);
     rlock__made_free(client->made);
     return true;
 }

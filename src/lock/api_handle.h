@@ -293,6 +293,7 @@ int rlock_new(rlock **out, rlock_client *client, const rlock_options *options) {
     lock->fencing = options->fencing;
     lock->reentrant = options->reentrant;
     client->handles++;
+    rlock__pools_limit(client);
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__IDLE_STATE);
     *out = lock;
     return RLOCK_OK;
@@ -320,7 +321,7 @@ void rlock_free(rlock *lock) {
     rlock__lock_unref(lock);
     RLOCK_ASSERT(client->handles);
     client->handles--;
-    rlock__pools_trim(client);
+    rlock__pools_limit(client);
     client->unsent = true; /* the store gives back at the end of the next entry what it kept */
     rlock__leave(client);
 }

@@ -414,8 +414,13 @@ RLOCK__NOINLINE static uint32_t rlock__flights_for(uint32_t claims) {
     return claims < RLOCK__FLIGHTS ? claims + (claims > 0) : RLOCK__FLIGHTS;
 }
 
-static void rlock__waiters_put(rlock_client *client, rlock__waiters *waiters) {
-    rlock__pool_put(&client->waiters, waiters, rlock__flights_for(rlock__keeps(client)));
+/* After the number of handles has changed: for each as much is kept as one operation needs. */
+static void rlock__pools_limit(rlock_client *client) {
+    uint32_t handles = client->life == RLOCK__CLOSED ? 0 : client->handles;
+    rlock__pool_limit(&client->claims, handles);
+    rlock__pool_limit(&client->ops, handles);
+    rlock__pool_limit(&client->waiters, rlock__flights_for(handles));
+    rlock__pool_limit(&client->flights, rlock__flights_for(handles));
 }
 
 /* Takes a claim out of its lists, and what waiters need away from a gate at which none is left. */
@@ -427,7 +432,7 @@ static void rlock__claim_unlink(rlock__claim *claim) {
     if (gate->waiters && rlock__list_empty(&gate->waiters->list)) {
         RLOCK_ASSERT(!gate->waiters->attempting);
         rlock_timer_drop(client, &gate->waiters->timer);
-        rlock__waiters_put(client, gate->waiters);
+        rlock__pool_put(&client->waiters, gate->waiters);
         gate->waiters = NULL;
     }
 }
@@ -491,10 +496,6 @@ static void rlock__claim_part(rlock__claim *claim, rlock_event_kind kind, int st
         rlock__claim_orphan(claim);
         rlock__lock_event(lock, kind, status, reason);
     }
-}
-
-static void rlock__flight_put(rlock_client *client, rlock__flight *flight) {
-    rlock__pool_put(&client->flights, flight, rlock__flights_for(rlock__keeps(client)));
 }
 
 /* Returns a request of a claim that has none, to be submitted; NULL: no memory. */
@@ -583,7 +584,7 @@ static void rlock__claim_recall(rlock__claim *claim) {
         }
         claim->note = flight->request.store.note;
         claim->in_flight = NULL;
-        rlock__flight_put(client, flight);
+        rlock__pool_put(&client->flights, flight);
     }
 }
 

@@ -29,7 +29,7 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
     *at = op->next;
     rlock__list_remove(&op->ready.link);
     rlock__dealloc(op->text);
-    rlock__pool_put(&client->ops, op, rlock__keeps(client));
+    rlock__pool_put(&client->ops, op);
 }
 
 /* Returns the state at a time: a deadline that has passed counts although no timer fired yet. An

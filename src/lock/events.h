@@ -9,6 +9,7 @@
 #include "public/store.h"
 #include "base/platform.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "runtime/client.h"
 #include "lock/claim.h"
 #include "lock/gate.h"
@@ -40,7 +41,7 @@ static void rlock__store_answered(void *owner, rlock_request *request, const rlo
     } else {
         rlock__releasing_answered(claim, request, answer);
     }
-    rlock__flight_put((rlock_client *)owner, flight);
+    rlock__pool_put(&((rlock_client *)owner)->flights, flight);
 }
 
 /* True if it is not of the first key of its gate. */

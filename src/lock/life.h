@@ -38,11 +38,11 @@ static void rlock__claim_gone(rlock__claim *claim) {
         rlock__claim_orphan(claim);
     }
     if (claim->in_flight) { /* the store is closed */
-        rlock__flight_put(client, claim->in_flight);
+        rlock__pool_put(&client->flights, claim->in_flight);
     }
     client->phases[claim->phase]--;
     rlock__claim_unlink(claim);
-    rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+    rlock__pool_put(&client->claims, claim);
     rlock__shutdown_end(client, RLOCK_OK);
     rlock__lock_unref(lock);
     rlock__gate_unref(gate);
@@ -357,7 +357,7 @@ static rlock__claim *rlock__claim_begin(rlock *lock, rlock__claim *claim) {
     }
     if (!rlock__pool_reserve(&client->flights, sizeof(rlock__flight),
                              rlock__flights_for(client->claims.count))) {
-        rlock__pool_put(&client->claims, claim, rlock__keeps(client));
+        rlock__pool_put(&client->claims, claim);
         return NULL;
     }
     rlock__ring_reserve(client);

@@ -242,7 +242,7 @@ static bool rlock__gate_opens(rlock__gate *gate) {
         return false;
     }
     if (rlock_timer_add(client, &waiters->timer, rlock__gate_fire) != RLOCK_OK) {
-        rlock__waiters_put(client, waiters);
+        rlock__pool_put(&client->waiters, waiters);
         return false;
     }
     rlock__list_init(&waiters->list);

@@ -171,11 +171,6 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     return forked;
 }
 
-/* How many things of one kind are kept at most: as many as there are handles. */
-RLOCK__NOINLINE static uint32_t rlock__keeps(const rlock_client *client) {
-    return client->life == RLOCK__CLOSED ? 0 : client->handles;
-}
-
 static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
     RLOCK_ASSERT(ready->of <= RLOCK__OF_DRAIN && rlock__list_empty(&ready->link));
     rlock__list_append(&client->ready, &ready->link);
