@@ -269,17 +269,21 @@ static void rlock__leave(rlock_client *client) {
 
 /* Begins a dispatch, and fires what is due: before replies are read, so that expiry is settled
  * first. What becomes due in here waits for the next loop iteration, and keeps nothing else
- * waiting. */
-static void rlock__settle(rlock_client *client) {
+ * waiting. False: no work may go on. */
+static bool rlock__settle(rlock_client *client) {
     uint32_t iteration = ++client->iteration;
     rlock__enter(client);
     while (client->timers.count && client->timers.items[1]->due_us <= client->now_us &&
-           client->timers.items[1]->iteration != iteration && rlock__alive(client)) {
+           client->timers.items[1]->iteration != iteration) {
         rlock_timer *timer = client->timers.items[1];
         rlock__heap_stop(&client->timers, timer);
         RLOCK_ASSERT(!timer->index && timer->fire);
         timer->fire(timer);
+        if (!rlock__alive(client)) {
+            return false;
+        }
     }
+    return true;
 }
 
 /* A frame on the stack that callbacks are called from. It ends also when one of them does not come
@@ -359,8 +363,7 @@ void rlock_on_io(rlock_io *io, unsigned events) {
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__settle(client);
-    if (rlock__alive(client) && io->watched) {
+    if (rlock__settle(client) && io->watched) {
         io->ready(io, events);
         rlock__finish(client);
     } else {
@@ -383,8 +386,7 @@ void rlock_on_resolved_all(rlock_name *name, const struct sockaddr *const *addre
     if (!client || !rlock__alive(client)) {
         return;
     }
-    rlock__settle(client);
-    if (rlock__alive(client)) {
+    if (rlock__settle(client)) {
         name->resolved(name, addresses, count);
     }
     rlock__finish(client);
