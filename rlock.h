@@ -2397,7 +2397,7 @@ static bool rlock__forked(const rlock_client *client) {
 
 /* A fresh clock. One that steps back goes on from what it showed last: so a step costs no more than
  * the time between the two samples. */
-static int64_t rlock__clock(rlock_client *client) {
+int64_t rlock_client_clock_us(rlock_client *client) {
     int64_t now_us = client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
     if (now_us + client->stepped_us < client->clock_us) {
         client->stepped_us = client->clock_us - now_us;
@@ -2415,8 +2415,7 @@ uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter o
 }
 
 /* Writes a line that begins with the first digits of the client's id. */
-static void rlock__log(const rlock_client *client, int level, const char *what,
-                       const char *detail) {
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
     char line[RLOCK__LINE];
     size_t n;
     if (client->log) {
@@ -2432,15 +2431,10 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     bool forked = rlock__forked(client);
     if (forked && !client->warned && client->life != RLOCK__CLOSED) {
         client->warned = true;
-        rlock__log(client, RLOCK_LOG_ERROR, "client used after fork()",
-                   "create a new client in this process");
+        rlock_client_log(client, RLOCK_LOG_ERROR, "client used after fork()",
+                         "create a new client in this process");
     }
     return forked;
-}
-
-static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
-    RLOCK_ASSERT(ready->of <= RLOCK__OF_DRAIN && rlock__list_empty(&ready->link));
-    rlock__list_append(&client->ready, &ready->link);
 }
 
 /* True if work may go on after a call of the user's code: that may have freed the client, or
@@ -2472,7 +2466,7 @@ static void rlock__arm(rlock_client *client) {
     }
     RLOCK_ASSERT(due_us >= 0);
     client->armed_us = due_us;
-    delay_us = due_us ? due_us - rlock__clock(client) : 0;
+    delay_us = due_us ? due_us - rlock_client_clock_us(client) : 0;
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
 }
 
@@ -2491,7 +2485,7 @@ static void rlock__rest(rlock_client *client) {
 
 static void rlock__enter(rlock_client *client) {
     RLOCK_ASSERT(client->life != RLOCK__CLOSED);
-    client->now_us = rlock__clock(client);
+    client->now_us = rlock_client_clock_us(client);
     client->depth++;
 }
 
@@ -2669,14 +2663,6 @@ int64_t rlock_client_now_us(const rlock_client *client) {
 
 const char *rlock_client_id(const rlock_client *client) {
     return client->id;
-}
-
-int64_t rlock_client_clock_us(rlock_client *client) {
-    return rlock__clock(client);
-}
-
-void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
-    rlock__log(client, level, what, detail);
 }
 
 int rlock_client_hide(rlock_client *client, const char *secret) {
@@ -13394,7 +13380,8 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;
         RLOCK_ASSERT(rlock__list_empty(&client->shutdown_ready.link));
-        rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
+        /* Behind the events of its holds. */
+        rlock__list_append(&client->ready, &client->shutdown_ready.link);
     }
 }
 
@@ -13471,7 +13458,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(lock->gate->client, &lock->ready);
+    rlock__list_append(&lock->gate->client->ready, &lock->ready.link);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
@@ -13585,7 +13572,7 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     op->waits = false;
     op->ready.status = (int8_t)status;
     rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(client, &op->ready);
+    rlock__list_append(&client->ready, &op->ready.link);
 }
 
 /* ------------------------------------------------------------------------------------------------
@@ -15276,7 +15263,7 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
         lock->more->refused = true;
         if (!client->refused) {
             client->refused = true;
-            rlock__log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
+            rlock_client_log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
         }
     }
 }
@@ -15606,7 +15593,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
     rlock_client *client = lock->gate->client;
-    return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
+    return client->life == RLOCK__CLOSED ? client->now_us : rlock_client_clock_us(client);
 }
 
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
@@ -15724,7 +15711,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     event.reason = (rlock_reason)lock->ready.reason;
     event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        client->now_us =
+            rlock_client_clock_us(client); /* a callback before this one may have taken long */
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -15841,7 +15829,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     }
     question->info.status = status;
     rlock_timer_set(client, &question->timer, -1);
-    rlock__ready_add(client, &question->ready);
+    rlock__list_append(&client->ready, &question->ready.link);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */
@@ -16489,7 +16477,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     (void)words;
     RLOCK_ASSERT(client->depth && client->life == RLOCK__ENDED);
     if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
-        rlock__ready_add(client, ready); /* it comes last */
+        rlock__list_append(&client->ready, &ready->link); /* it comes last */
         done = NULL;
     } else if (rlock__client_close(client, true)) {
         client->shut = true;
@@ -16607,7 +16595,7 @@ static int rlock__client_ends(rlock_client *client, int64_t ms, rlock_client_cal
     if (client->life == RLOCK__DRAINING) {
         client->drain_done = client->shutdown_done;
         client->drain_user = client->shutdown_user;
-        rlock__ready_add(client, &client->drain_ready);
+        rlock__list_append(&client->ready, &client->drain_ready.link);
     }
     client->shutdown_done = done;
     client->shutdown_user = user;
@@ -16672,7 +16660,7 @@ static int rlock__credentials_set(rlock_client *client, bool sentinels, const ch
     rlock__enter(client);
     wrong = rlock__credentials_give(client, sentinels, username, password, &status);
     if (status == RLOCK_ERR_ARG) {
-        rlock__log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
+        rlock_client_log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
     }
     if (status == RLOCK_OK && !client->up && client->fault == RLOCK_FAULT_AUTH) {
         client->fault = RLOCK_FAULT_DOWN; /* of the former ones: nobody is told of it any more */
@@ -16897,7 +16885,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
     }
     if (why && client->life != RLOCK__CLOSED) {
-        rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
+        rlock_client_log(client, RLOCK_LOG_ERROR, why, NULL);
     }
     return why != NULL;
 }
@@ -17357,7 +17345,7 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
         return true;
     }
     if (client->life != RLOCK__CLOSED) {
-        rlock__log(
+        rlock_client_log(
             client, RLOCK_LOG_ERROR,
             what == RLOCK_STORE_STAYS
                 ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
@@ -17565,4 +17553,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: ca8d91e070584eb8 */
+/* tools/join makes this file of src/: edit that. Digest of all above: f66379d80d72380c */

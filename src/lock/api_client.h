@@ -329,7 +329,7 @@ static void rlock__shutdown_deliver(rlock__ready *ready, char **words) {
     (void)words;
     RLOCK_ASSERT(client->depth && client->life == RLOCK__ENDED);
     if (!rlock__list_empty(&client->batch) || !rlock__list_empty(&client->ready)) {
-        rlock__ready_add(client, ready); /* it comes last */
+        rlock__list_append(&client->ready, &ready->link); /* it comes last */
         done = NULL;
     } else if (rlock__client_close(client, true)) {
         client->shut = true;
@@ -447,7 +447,7 @@ static int rlock__client_ends(rlock_client *client, int64_t ms, rlock_client_cal
     if (client->life == RLOCK__DRAINING) {
         client->drain_done = client->shutdown_done;
         client->drain_user = client->shutdown_user;
-        rlock__ready_add(client, &client->drain_ready);
+        rlock__list_append(&client->ready, &client->drain_ready.link);
     }
     client->shutdown_done = done;
     client->shutdown_user = user;
@@ -512,7 +512,7 @@ static int rlock__credentials_set(rlock_client *client, bool sentinels, const ch
     rlock__enter(client);
     wrong = rlock__credentials_give(client, sentinels, username, password, &status);
     if (status == RLOCK_ERR_ARG) {
-        rlock__log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
+        rlock_client_log(client, RLOCK_LOG_ERROR, "rlock_client_set_credentials", wrong);
     }
     if (status == RLOCK_OK && !client->up && client->fault == RLOCK_FAULT_AUTH) {
         client->fault = RLOCK_FAULT_DOWN; /* of the former ones: nobody is told of it any more */

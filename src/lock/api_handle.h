@@ -206,7 +206,7 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
         why = client->store->refuses(client->store_state, key, len, terms, want->options->fencing);
     }
     if (why && client->life != RLOCK__CLOSED) {
-        rlock__log(client, RLOCK_LOG_ERROR, why, NULL);
+        rlock_client_log(client, RLOCK_LOG_ERROR, why, NULL);
     }
     return why != NULL;
 }

@@ -27,7 +27,7 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
         return true;
     }
     if (client->life != RLOCK__CLOSED) {
-        rlock__log(
+        rlock_client_log(
             client, RLOCK_LOG_ERROR,
             what == RLOCK_STORE_STAYS
                 ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")

@@ -406,7 +406,8 @@ static void rlock__shutdown_end(rlock_client *client, int status) {
         client->life = RLOCK__ENDED;
         client->shutdown_ready.status = (int8_t)status;
         RLOCK_ASSERT(rlock__list_empty(&client->shutdown_ready.link));
-        rlock__ready_add(client, &client->shutdown_ready); /* behind the events of its holds */
+        /* Behind the events of its holds. */
+        rlock__list_append(&client->ready, &client->shutdown_ready.link);
     }
 }
 
@@ -483,7 +484,7 @@ RLOCK__NOINLINE static void rlock__lock_event(rlock *lock, rlock_event_kind kind
     lock->ready.status = (int8_t)status;
     lock->ready.reason = (uint8_t)reason;
     rlock__list_remove(&lock->ready.link);
-    rlock__ready_add(lock->gate->client, &lock->ready);
+    rlock__list_append(&lock->gate->client->ready, &lock->ready.link);
 }
 
 /* Ends what the handle wants of this claim, if it has one: it is owed an event. */
@@ -597,7 +598,7 @@ static void rlock__op_event(rlock__op *op, int status, const char *text) {
     op->waits = false;
     op->ready.status = (int8_t)status;
     rlock__set_text(client, &op->text, status == RLOCK_OK ? NULL : text);
-    rlock__ready_add(client, &op->ready);
+    rlock__list_append(&client->ready, &op->ready.link);
 }
 
 #endif /* RLOCK_LOCK_CLAIM_H */

@@ -7,6 +7,7 @@
 
 #include "public/head.h"
 #include "public/status.h"
+#include "public/store.h"
 #include "public/lock.h"
 #include "public/report.h"
 #include "base/platform.h"
@@ -51,7 +52,7 @@ static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
 static int64_t rlock__read_clock(const rlock *lock) {
     rlock_client *client = lock->gate->client;
-    return client->life == RLOCK__CLOSED ? client->now_us : rlock__clock(client);
+    return client->life == RLOCK__CLOSED ? client->now_us : rlock_client_clock_us(client);
 }
 
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
@@ -169,7 +170,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     event.reason = (rlock_reason)lock->ready.reason;
     event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        client->now_us = rlock__clock(client); /* a callback before this one may have taken long */
+        client->now_us =
+            rlock_client_clock_us(client); /* a callback before this one may have taken long */
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);

@@ -787,7 +787,7 @@ static void rlock__renewal_refused(rlock *lock, const rlock_answer *answer) {
         lock->more->refused = true;
         if (!client->refused) {
             client->refused = true;
-            rlock__log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
+            rlock_client_log(client, RLOCK_LOG_WARNING, "a renewal is refused", answer->text);
         }
     }
 }

@@ -93,7 +93,7 @@ static void rlock__question_end(rlock__question *question, int status, const rlo
     }
     question->info.status = status;
     rlock_timer_set(client, &question->timer, -1);
-    rlock__ready_add(client, &question->ready);
+    rlock__list_append(&client->ready, &question->ready.link);
 }
 
 /* Checks the holds of this key after a forced release by this client: no store reports that. */

@@ -130,7 +130,7 @@ static bool rlock__forked(const rlock_client *client) {
 
 /* A fresh clock. One that steps back goes on from what it showed last: so a step costs no more than
  * the time between the two samples. */
-static int64_t rlock__clock(rlock_client *client) {
+int64_t rlock_client_clock_us(rlock_client *client) {
     int64_t now_us = client->loop.now_us ? client->loop.now_us(client->loop.ctx) : RLOCK_NOW_US();
     if (now_us + client->stepped_us < client->clock_us) {
         client->stepped_us = client->clock_us - now_us;
@@ -148,8 +148,7 @@ uint64_t rlock_client_random(rlock_client *client) { /* xorshift64: for jitter o
 }
 
 /* Writes a line that begins with the first digits of the client's id. */
-static void rlock__log(const rlock_client *client, int level, const char *what,
-                       const char *detail) {
+void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
     char line[RLOCK__LINE];
     size_t n;
     if (client->log) {
@@ -165,15 +164,10 @@ RLOCK__NOINLINE static bool rlock__call_forked(rlock_client *client) {
     bool forked = rlock__forked(client);
     if (forked && !client->warned && client->life != RLOCK__CLOSED) {
         client->warned = true;
-        rlock__log(client, RLOCK_LOG_ERROR, "client used after fork()",
-                   "create a new client in this process");
+        rlock_client_log(client, RLOCK_LOG_ERROR, "client used after fork()",
+                         "create a new client in this process");
     }
     return forked;
-}
-
-static void rlock__ready_add(rlock_client *client, rlock__ready *ready) {
-    RLOCK_ASSERT(ready->of <= RLOCK__OF_DRAIN && rlock__list_empty(&ready->link));
-    rlock__list_append(&client->ready, &ready->link);
 }
 
 /* True if work may go on after a call of the user's code: that may have freed the client, or
@@ -205,7 +199,7 @@ static void rlock__arm(rlock_client *client) {
     }
     RLOCK_ASSERT(due_us >= 0);
     client->armed_us = due_us;
-    delay_us = due_us ? due_us - rlock__clock(client) : 0;
+    delay_us = due_us ? due_us - rlock_client_clock_us(client) : 0;
     client->loop.set_timer(client->loop_state, delay_us > 0 ? delay_us : 0);
 }
 
@@ -224,7 +218,7 @@ static void rlock__rest(rlock_client *client) {
 
 static void rlock__enter(rlock_client *client) {
     RLOCK_ASSERT(client->life != RLOCK__CLOSED);
-    client->now_us = rlock__clock(client);
+    client->now_us = rlock_client_clock_us(client);
     client->depth++;
 }
 
@@ -402,14 +396,6 @@ int64_t rlock_client_now_us(const rlock_client *client) {
 
 const char *rlock_client_id(const rlock_client *client) {
     return client->id;
-}
-
-int64_t rlock_client_clock_us(rlock_client *client) {
-    return rlock__clock(client);
-}
-
-void rlock_client_log(const rlock_client *client, int level, const char *what, const char *detail) {
-    rlock__log(client, level, what, detail);
 }
 
 int rlock_client_hide(rlock_client *client, const char *secret) {
