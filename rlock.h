@@ -15578,16 +15578,15 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     const rlock_client *client = lock->gate->client;
+    rlock__state state = rlock__state_of(lock);
     if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
-    if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+    if (state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
     }
-    if (rlock__state_of(lock) == RLOCK__RELEASING_STATE && rlock__following(lock)) {
-        return RLOCK__FOLLOWED_STATE;
-    }
-    return rlock__state_of(lock);
+    return state == RLOCK__RELEASING_STATE && rlock__following(lock) ? RLOCK__FOLLOWED_STATE
+                                                                     : state;
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
@@ -16892,17 +16891,19 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* --- the handle --- */
 
-/* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
-static int rlock__call(const rlock *lock, int call) {
+/* Returns what STATE x CALL says of a call on a handle, with a lease or 0; reads the clock for that
+ * call. */
+static int rlock__call(const rlock *lock, int call, int64_t lease_ms) {
+    rlock_client *client = lock ? lock->gate->client : NULL;
     RLOCK_ASSERT(call >= RLOCK__CALL_ACQUIRE && call <= RLOCK__CALL_CANCEL);
-    if (!lock) {
+    if (!client || !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms)) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(lock->gate->client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
+    client->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, client->now_us)][call];
 }
 
 /* Notes what few handles want. False: no memory. */
@@ -17005,10 +17006,6 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
-static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
-    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, lock->gate->client->lease_most_ms);
-}
-
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
@@ -17059,21 +17056,12 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
     return RLOCK_OK;
 }
 
-/* Returns when the wait of an acquire ends that is accepted now. */
-static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
-    RLOCK_ASSERT(wait_ms >= RLOCK_FOREVER);
-    return wait_ms == RLOCK_FOREVER
-               ? RLOCK__NEVER
-               : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
-}
-
 int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                   void *user) {
     rlock_client *client;
-    int64_t until_us;
-    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
-    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
-        !rlock__lease_allowed(lock, lease_ms)) {
+    int64_t until_us = RLOCK__NEVER;
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE, lease_ms);
+    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER) {
         return RLOCK_ERR_ARG;
     }
     if (status == RLOCK__NESTED && !lock->reentrant) {
@@ -17088,7 +17076,9 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    until_us = rlock__wait_end(client, wait_ms);
+    if (wait_ms != RLOCK_FOREVER) {
+        until_us = rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
+    }
     switch (status) {
     case RLOCK__NESTED: status = rlock__acquire_nested(lock, lease_ms, done, user); break;
     case RLOCK__FOLLOWS:
@@ -17100,21 +17090,16 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
-/* True if a renewal by hand is under way, or has ended and was not delivered yet. */
-static bool rlock__renewing(const rlock *lock) {
-    return rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock);
-}
-
 int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RENEW);
+    int status = rlock__call(lock, RLOCK__CALL_RENEW, lease_ms);
     rlock_client *client;
     rlock__claim *claim;
     rlock__op *op;
-    if (status == RLOCK_ERR_ARG || !rlock__lease_allowed(lock, lease_ms)) {
-        return RLOCK_ERR_ARG;
+    if (status != RLOCK_OK) {
+        return status;
     }
-    if (status != RLOCK_OK || rlock__renewing(lock)) {
-        return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
+    if (rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock)) { /* or it was not told yet */
+        return RLOCK_ERR_STATE;
     }
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
@@ -17185,7 +17170,7 @@ static void rlock__release(rlock *lock, int64_t stay_us, rlock_callback *done, v
 }
 
 int rlock_release(rlock *lock, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE, 0);
     if (status == RLOCK_OK) {
         rlock__release(lock, 0, done, user);
     }
@@ -17193,7 +17178,7 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
 }
 
 int rlock_cancel(rlock *lock) {
-    int status = rlock__call(lock, RLOCK__CALL_CANCEL);
+    int status = rlock__call(lock, RLOCK__CALL_CANCEL, 0);
     rlock__claim *claim;
     if (status != RLOCK_OK) {
         return status;
@@ -17213,13 +17198,22 @@ int rlock_cancel(rlock *lock) {
     return RLOCK_OK;
 }
 
+/* Returns for how long the handle still holds; 0 = it does not hold. */
+static int64_t rlock__left_us(const rlock *lock) {
+    int64_t now_us;
+    if (!lock || rlock__call_forked(lock->gate->client)) {
+        return 0;
+    }
+    now_us = rlock__read_clock(lock);
+    return rlock__state_at(lock, now_us) == RLOCK__HELD_STATE ? lock->claim->until_us - now_us : 0;
+}
+
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__call_forked(lock->gate->client) &&
-           rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
+    return rlock__left_us(lock) > 0;
 }
 
 int64_t rlock_remaining_ms(const rlock *lock) {
-    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__read_clock(lock)) : 0;
+    return rlock__left_us(lock) / 1000;
 }
 
 uint64_t rlock_fence(const rlock *lock) {
@@ -17357,7 +17351,7 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
 }
 
 int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE, 0);
     if (status == RLOCK_ERR_ARG || ms < 0 || ms > lock->gate->client->lease_most_ms) {
         return RLOCK_ERR_ARG;
     }
@@ -17492,7 +17486,8 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
     lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->wait_until_us = claim->until_us = rlock__wait_end(client, 0);
+    lock->wait_until_us = claim->until_us =
+        rlock__add_ms(client->now_us, client->command_timeout_ms);
     if (!rlock__adopt_begin(claim)) {
         rlock__claim_gone(claim);
         return RLOCK_ERR_NOMEM;
@@ -17502,10 +17497,10 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
 
 int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                 void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE, lease_ms);
     rlock__proof proof;
-    if (status == RLOCK_ERR_ARG || !token || !done || !rlock__lease_allowed(lock, lease_ms) ||
-        !rlock__proof_read(&proof, token) || (lock->fencing && !proof.fence)) {
+    if (status == RLOCK_ERR_ARG || !token || !done || !rlock__proof_read(&proof, token) ||
+        (lock->fencing && !proof.fence)) {
         return RLOCK_ERR_ARG;
     }
     if (status != RLOCK_OK) {
@@ -17553,4 +17548,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: f66379d80d72380c */
+/* tools/join makes this file of src/: edit that. Digest of all above: da892ae5a4ad7f1a */

@@ -213,17 +213,19 @@ static bool rlock__refused_by(const rlock_client *client, const rlock__want *wan
 
 /* --- the handle --- */
 
-/* Returns what STATE x CALL says of a call on a handle; reads the clock for that call. */
-static int rlock__call(const rlock *lock, int call) {
+/* Returns what STATE x CALL says of a call on a handle, with a lease or 0; reads the clock for that
+ * call. */
+static int rlock__call(const rlock *lock, int call, int64_t lease_ms) {
+    rlock_client *client = lock ? lock->gate->client : NULL;
     RLOCK_ASSERT(call >= RLOCK__CALL_ACQUIRE && call <= RLOCK__CALL_CANCEL);
-    if (!lock) {
+    if (!client || !rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, client->lease_most_ms)) {
         return RLOCK_ERR_ARG;
     }
-    if (rlock__call_forked(lock->gate->client)) {
+    if (rlock__call_forked(client)) {
         return RLOCK_ERR_STATE;
     }
-    lock->gate->client->now_us = rlock__read_clock(lock);
-    return rlock__on_call[rlock__state_at(lock, lock->gate->client->now_us)][call];
+    client->now_us = rlock__read_clock(lock);
+    return rlock__on_call[rlock__state_at(lock, client->now_us)][call];
 }
 
 /* Notes what few handles want. False: no memory. */
@@ -326,10 +328,6 @@ void rlock_free(rlock *lock) {
     rlock__leave(client);
 }
 
-static bool rlock__lease_allowed(const rlock *lock, int64_t lease_ms) {
-    return rlock__within(lease_ms, RLOCK_LEASE_MIN_MS, lock->gate->client->lease_most_ms);
-}
-
 /* Acquires a hold once more: the hold count goes up; a longer lease is asked for. */
 static int rlock__acquire_nested(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
     rlock__claim *claim = lock->claim;
@@ -380,21 +378,12 @@ static int rlock__acquire_follow(rlock *lock, int64_t until_us, bool once, int64
     return RLOCK_OK;
 }
 
-/* Returns when the wait of an acquire ends that is accepted now. */
-static int64_t rlock__wait_end(const rlock_client *client, int64_t wait_ms) {
-    RLOCK_ASSERT(wait_ms >= RLOCK_FOREVER);
-    return wait_ms == RLOCK_FOREVER
-               ? RLOCK__NEVER
-               : rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
-}
-
 int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback *done,
                   void *user) {
     rlock_client *client;
-    int64_t until_us;
-    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
-    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER ||
-        !rlock__lease_allowed(lock, lease_ms)) {
+    int64_t until_us = RLOCK__NEVER;
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE, lease_ms);
+    if (status == RLOCK_ERR_ARG || !done || wait_ms < RLOCK_FOREVER) {
         return RLOCK_ERR_ARG;
     }
     if (status == RLOCK__NESTED && !lock->reentrant) {
@@ -409,7 +398,9 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
         return RLOCK_ERR_CLOSED;
     }
     client->depth++;
-    until_us = rlock__wait_end(client, wait_ms);
+    if (wait_ms != RLOCK_FOREVER) {
+        until_us = rlock__add_ms(client->now_us, wait_ms ? wait_ms : client->command_timeout_ms);
+    }
     switch (status) {
     case RLOCK__NESTED: status = rlock__acquire_nested(lock, lease_ms, done, user); break;
     case RLOCK__FOLLOWS:
@@ -421,21 +412,16 @@ int rlock_acquire(rlock *lock, int64_t wait_ms, int64_t lease_ms, rlock_callback
     return status;
 }
 
-/* True if a renewal by hand is under way, or has ended and was not delivered yet. */
-static bool rlock__renewing(const rlock *lock) {
-    return rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock);
-}
-
 int rlock_renew(rlock *lock, int64_t lease_ms, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RENEW);
+    int status = rlock__call(lock, RLOCK__CALL_RENEW, lease_ms);
     rlock_client *client;
     rlock__claim *claim;
     rlock__op *op;
-    if (status == RLOCK_ERR_ARG || !rlock__lease_allowed(lock, lease_ms)) {
-        return RLOCK_ERR_ARG;
+    if (status != RLOCK_OK) {
+        return status;
     }
-    if (status != RLOCK_OK || rlock__renewing(lock)) {
-        return status != RLOCK_OK ? status : RLOCK_ERR_STATE;
+    if (rlock__op_of(lock, RLOCK_RENEWED) || rlock__renewal(lock)) { /* or it was not told yet */
+        return RLOCK_ERR_STATE;
     }
     RLOCK_ASSERT(rlock__state_of(lock) == RLOCK__HELD_STATE);
     op = rlock__op_new(lock, RLOCK_RENEWED, done, user);
@@ -506,7 +492,7 @@ static void rlock__release(rlock *lock, int64_t stay_us, rlock_callback *done, v
 }
 
 int rlock_release(rlock *lock, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE, 0);
     if (status == RLOCK_OK) {
         rlock__release(lock, 0, done, user);
     }
@@ -514,7 +500,7 @@ int rlock_release(rlock *lock, rlock_callback *done, void *user) {
 }
 
 int rlock_cancel(rlock *lock) {
-    int status = rlock__call(lock, RLOCK__CALL_CANCEL);
+    int status = rlock__call(lock, RLOCK__CALL_CANCEL, 0);
     rlock__claim *claim;
     if (status != RLOCK_OK) {
         return status;
@@ -534,13 +520,22 @@ int rlock_cancel(rlock *lock) {
     return RLOCK_OK;
 }
 
+/* Returns for how long the handle still holds; 0 = it does not hold. */
+static int64_t rlock__left_us(const rlock *lock) {
+    int64_t now_us;
+    if (!lock || rlock__call_forked(lock->gate->client)) {
+        return 0;
+    }
+    now_us = rlock__read_clock(lock);
+    return rlock__state_at(lock, now_us) == RLOCK__HELD_STATE ? lock->claim->until_us - now_us : 0;
+}
+
 bool rlock_is_held(const rlock *lock) {
-    return lock && !rlock__call_forked(lock->gate->client) &&
-           rlock__state_at(lock, rlock__read_clock(lock)) == RLOCK__HELD_STATE;
+    return rlock__left_us(lock) > 0;
 }
 
 int64_t rlock_remaining_ms(const rlock *lock) {
-    return rlock_is_held(lock) ? rlock__left_ms(lock, rlock__read_clock(lock)) : 0;
+    return rlock__left_us(lock) / 1000;
 }
 
 uint64_t rlock_fence(const rlock *lock) {

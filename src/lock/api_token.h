@@ -39,7 +39,7 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
 }
 
 int rlock_release_after(rlock *lock, int64_t ms, rlock_callback *done, void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_RELEASE);
+    int status = rlock__call(lock, RLOCK__CALL_RELEASE, 0);
     if (status == RLOCK_ERR_ARG || ms < 0 || ms > lock->gate->client->lease_most_ms) {
         return RLOCK_ERR_ARG;
     }
@@ -174,7 +174,8 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
     lock->ready.left_ms = -1;
     lock->lease_ms = rlock__lease_of(lock, lease_ms);
     lock->renews = rlock__renews(lock, lease_ms);
-    lock->wait_until_us = claim->until_us = rlock__wait_end(client, 0);
+    lock->wait_until_us = claim->until_us =
+        rlock__add_ms(client->now_us, client->command_timeout_ms);
     if (!rlock__adopt_begin(claim)) {
         rlock__claim_gone(claim);
         return RLOCK_ERR_NOMEM;
@@ -184,10 +185,10 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
 
 int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback *done,
                 void *user) {
-    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE);
+    int status = rlock__call(lock, RLOCK__CALL_ACQUIRE, lease_ms);
     rlock__proof proof;
-    if (status == RLOCK_ERR_ARG || !token || !done || !rlock__lease_allowed(lock, lease_ms) ||
-        !rlock__proof_read(&proof, token) || (lock->fencing && !proof.fence)) {
+    if (status == RLOCK_ERR_ARG || !token || !done || !rlock__proof_read(&proof, token) ||
+        (lock->fencing && !proof.fence)) {
         return RLOCK_ERR_ARG;
     }
     if (status != RLOCK_OK) {

@@ -37,16 +37,15 @@ static void rlock__op_free(rlock *lock, rlock__op *op) {
  * acquire that follows a release counts for what may be called. */
 static rlock__state rlock__state_at(const rlock *lock, int64_t now_us) {
     const rlock_client *client = lock->gate->client;
+    rlock__state state = rlock__state_of(lock);
     if (client->life == RLOCK__CLOSED && !client->shut) {
         return RLOCK__CLOSED_STATE;
     }
-    if (rlock__state_of(lock) == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
+    if (state == RLOCK__HELD_STATE && lock->claim->until_us <= now_us) {
         return RLOCK__LOST_STATE;
     }
-    if (rlock__state_of(lock) == RLOCK__RELEASING_STATE && rlock__following(lock)) {
-        return RLOCK__FOLLOWED_STATE;
-    }
-    return rlock__state_of(lock);
+    return state == RLOCK__RELEASING_STATE && rlock__following(lock) ? RLOCK__FOLLOWED_STATE
+                                                                     : state;
 }
 
 /* Returns the clock for a call on a handle; that of a closed client is not read any more. */
