@@ -14559,12 +14559,6 @@ static bool rlock__stay_answered(rlock__claim *claim, const rlock_request *reque
     return gone;
 }
 
-/* True if the key was left to stay ours, and may do so for less than was asked for: an earlier
- * renewal, which was not answered, may come late and cut that. */
-static bool rlock__stay_doubtful(const rlock__claim *claim) {
-    return RLOCK__HAS_TOKENS && claim->stays && claim->cut;
-}
-
 /* Queued kinds: returns the waiter whose acquire follows the release in the same write, or NULL:
  * the first of this client, if it is likely the first at the server too. */
 static rlock__claim *rlock__follower(const rlock__claim *held) {
@@ -14607,12 +14601,6 @@ static void rlock__following_over(rlock *lock) {
     }
 }
 
-/* True if each lease of this token is over, as far as that is known. */
-static bool rlock__releasing_late(const rlock__claim *claim) {
-    RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->over_us >= 0);
-    return claim->over_us && claim->over_us <= claim->lock->gate->client->now_us;
-}
-
 /* True if a release was refused, and the waiter may be in the queue still: no lease ends that. */
 static bool rlock__position_stays(const rlock__claim *claim, const rlock_answer *answer) {
     const rlock_client *client = claim->lock->gate->client;
@@ -14629,7 +14617,8 @@ static void rlock__releasing_again(rlock__claim *claim) {
     int64_t lease_ms = rlock__handle_of(claim) ? claim->lock->lease_ms : claim->longest_ms;
     RLOCK_ASSERT(claim->phase == RLOCK__RELEASING && claim->may_exist);
     RLOCK_ASSERT(!claim->in_flight && lease_ms >= RLOCK_LEASE_MIN_MS);
-    if (claim->joined && rlock__releasing_late(claim)) { /* only its position is left */
+    if (claim->joined && claim->over_us && claim->over_us <= client->now_us) {
+        /* Each lease is over, as far as that is known: only its position is left. */
         lease_ms = rlock__position_ms(client);
     }
     claim->next_us = client->now_us + rlock__clean_up_pause_us(lease_ms);
@@ -14760,7 +14749,8 @@ static void rlock__releasing_answered(rlock__claim *claim, const rlock_request *
     if (answer->outcome == RLOCK_OUTCOME_FAULT) {
         verdict = rlock__on_fault[answer->fault][RLOCK__IN_RELEASE];
     } else if (answer->outcome == RLOCK_OUTCOME_DONE) {
-        verdict = rlock__stay_doubtful(claim) ? RLOCK_ERR_UNKNOWN : RLOCK_OK;
+        /* Of one that stays an earlier renewal, not answered, may come late and cut it. */
+        verdict = RLOCK__HAS_TOKENS && claim->stays && claim->cut ? RLOCK_ERR_UNKNOWN : RLOCK_OK;
         reason = RLOCK_REASON_NONE;
     }
     if (verdict != RLOCK__RETRY && rlock__handle_of(claim)) { /* those of a repeated one go */
@@ -15453,7 +15443,7 @@ static void rlock__granted(rlock__claim *claim, const rlock_request *request,
 
 static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *request,
                                     const rlock_answer *answer) {
-    rlock_answer nonsense = *answer;
+    rlock_answer nonsense;
     RLOCK_ASSERT(request->op == RLOCK_OP_ACQUIRE);
     RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !claim->in_flight);
     RLOCK_ASSERT(rlock__queued(claim->lock->gate) ||
@@ -15465,11 +15455,13 @@ static void rlock__attempt_answered(rlock__claim *claim, const rlock_request *re
         rlock__refused(claim, answer);
     } else {
         if (answer->outcome != RLOCK_OUTCOME_FAULT) { /* no answer to an acquire */
+            nonsense = *answer;
             nonsense.outcome = RLOCK_OUTCOME_FAULT;
             nonsense.fault = RLOCK_FAULT_OTHER;
             nonsense.text = "unexpected reply";
+            answer = &nonsense;
         }
-        rlock__attempt_failed(claim, &nonsense);
+        rlock__attempt_failed(claim, answer);
     }
 }
 
@@ -15981,15 +15973,12 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__item *item = rlock__map_next(&client->gates, NULL), *next;
-    while (item && rlock__is_another_key(item)) {
-        item = rlock__map_next(&client->gates, item);
-    }
     for (; item; item = next) {
         next = rlock__map_next(&client->gates, item);
         while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(rlock__gate_at(item), part)) {
+        if (!rlock__is_another_key(item) && rlock__gate_in(rlock__gate_at(item), part)) {
             visit(rlock__gate_at(item), with);
         }
     }
@@ -16341,12 +16330,6 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__questions_free(rlock_client *client) {
-    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
-        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
-    }
-}
-
 /* Releases what is left, as far as one write does, and closes the store and the loop. False in a
  * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
@@ -16374,7 +16357,9 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     rlock__pools_limit(client);
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
-    rlock__questions_free(client);
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
+        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
+    }
     rlock__made_free(client->made);
     return true;
 }
@@ -17548,4 +17533,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: da892ae5a4ad7f1a */
+/* tools/join makes this file of src/: edit that. Digest of all above: 2263b3ec34298653 */

@@ -194,12 +194,6 @@ static void rlock__gate_close(rlock__gate *gate, const void *with) {
     rlock__gate_unref(gate);
 }
 
-static void rlock__questions_free(rlock_client *client) {
-    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
-        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
-    }
-}
-
 /* Releases what is left, as far as one write does, and closes the store and the loop. False in a
  * child that a hook made. */
 static bool rlock__client_close(rlock_client *client, bool shuts) {
@@ -227,7 +221,9 @@ static bool rlock__client_close(rlock_client *client, bool shuts) {
     rlock__pools_limit(client);
     rlock__gates_each(client, NULL, rlock__gate_close, NULL);
     RLOCK_ASSERT(!client->phases[RLOCK__RELEASING]);
-    rlock__questions_free(client);
+    while (RLOCK__HAS_KINDS && !rlock__list_empty(&client->questions)) {
+        rlock__question_free(RLOCK__OF(client->questions.next, rlock__question, link));
+    }
     rlock__made_free(client->made);
     return true;
 }

@@ -54,15 +54,12 @@ static void rlock__gates_each(rlock_client *client, const rlock_part *part,
                               void (*visit)(rlock__gate *gate, const void *with),
                               const void *with) {
     rlock__item *item = rlock__map_next(&client->gates, NULL), *next;
-    while (item && rlock__is_another_key(item)) {
-        item = rlock__map_next(&client->gates, item);
-    }
     for (; item; item = next) {
         next = rlock__map_next(&client->gates, item);
         while (next && rlock__is_another_key(next)) { /* it may go with this gate */
             next = rlock__map_next(&client->gates, next);
         }
-        if (rlock__gate_in(rlock__gate_at(item), part)) {
+        if (!rlock__is_another_key(item) && rlock__gate_in(rlock__gate_at(item), part)) {
             visit(rlock__gate_at(item), with);
         }
     }
