@@ -13745,6 +13745,7 @@ static void rlock__ring_reserve(rlock_client *client) {
         for (i = 0; i < RLOCK__RING && client->ring; i++) {
             rlock__list_init(&client->ring[i]);
         }
+        client->ring_tick = rlock__tick(client->now_us);
     }
 }
 
@@ -13764,17 +13765,16 @@ static int64_t rlock__claim_due_us(const rlock__claim *claim) {
 /* Puts a claim where it belongs, after its times have changed. */
 static void rlock__claim_arm(rlock__claim *claim) {
     rlock_client *client = claim->lock->gate->client;
-    int64_t due_us = rlock__claim_due_us(claim), tick = rlock__tick(due_us);
-    int64_t now = rlock__tick(client->now_us);
+    int64_t due_us = rlock__claim_due_us(claim);
     rlock__list_remove(&claim->due);
     if (due_us == RLOCK__NEVER) {
         return;
     }
-    if (!client->due_timer.index) {
-        client->ring_tick = now; /* it stood still, and empty */
+    if (client->ring && !client->due_timer.index) {
+        client->ring_tick = rlock__tick(client->now_us); /* it stood still, and empty */
     }
-    if (client->ring && tick > now) {
-        tick = rlock__min(tick, client->ring_tick + RLOCK__RING);
+    if (client->ring && rlock__tick(due_us) > rlock__tick(client->now_us)) {
+        int64_t tick = rlock__min(rlock__tick(due_us), client->ring_tick + RLOCK__RING);
         RLOCK_ASSERT(tick > client->ring_tick);
         rlock__list_append(rlock__slot(client, tick), &claim->due);
         due_us = tick * RLOCK__TICK_US;
@@ -17533,4 +17533,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 2263b3ec34298653 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 4c0796693e3f95aa */
