@@ -2580,7 +2580,6 @@ static bool rlock__deliver(rlock_client *client) {
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
     RLOCK_ASSERT(client->depth);
-    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     client->depth--;
     client->frames++;
     while (alive && !rlock__list_empty(&client->batch)) {
@@ -13230,7 +13229,6 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     int64_t end_us = rlock__lease_end(claim->lock->gate->client, sent_us, lease_ms);
     const rlock__more *more = claim->lock->more;
-    RLOCK_ASSERT(rlock__handle_of(claim));
     return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
 }
 
@@ -13243,8 +13241,7 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
-    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && rlock__handle_of(claim));
-    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && lease_ms <= RLOCK_LEASE_MAX_MS);
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -13334,10 +13331,10 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
 }
 
-/* Returns the first waiter, or NULL. */
+/* Returns the first waiter, or NULL: without one there are no rlock__waiters. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
     RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
-    return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
+    return gate->waiters ? RLOCK__OF(gate->waiters->list.next, rlock__claim, link) : NULL;
 }
 
 /* Returns the waiter behind this one, or NULL. */
@@ -13417,7 +13414,6 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase != RLOCK__RELEASING && claim->phase != (unsigned)phase);
     RLOCK_ASSERT(!claim->in_flight);
     client->phases[claim->phase]--;
@@ -13481,7 +13477,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) ==
-                 (claim->phase == RLOCK__ATTEMPTING && !rlock__adopting(claim)));
+                 (claim->phase == RLOCK__ATTEMPTING && !claim->adopted));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING && !claim->stays));
     RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
     RLOCK_ASSERT(due_us >= 0);
@@ -13690,7 +13686,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
-    RLOCK_ASSERT(due_us >= 0 && rlock__handle_of(claim));
+    RLOCK_ASSERT(due_us >= 0);
     if (rlock__reports(claim->lock->gate->client)) {
         rlock__times *times = rlock__times_of(claim->lock);
         times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;
@@ -13966,7 +13962,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = fences;
-        request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        if (RLOCK__HAS_KINDS && request->terms && request->terms->kind == RLOCK_KIND_READ) {
+            request->writer = rlock__writer(claim);
+        }
         rlock__claim_submit(claim, request);
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);
@@ -14251,7 +14249,6 @@ static void rlock__claim_give(rlock__claim *claim, rlock *lock) {
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
     rlock__waiters *waiters = gate->waiters;
-    RLOCK_ASSERT(!rlock__queued(gate));
     if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
@@ -14267,9 +14264,9 @@ static bool rlock__contend_join(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     const rlock_client *client = gate->client;
-    const rlock__claim *held = rlock__holder(gate);
+    const rlock__claim *held = lock->once ? rlock__holder(gate) : NULL;
     bool first = rlock__waiter(gate) == claim;
-    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !rlock__queued(gate));
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);
@@ -15071,7 +15068,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
-    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS && rlock__handle_of(claim));
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));
@@ -17533,4 +17530,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 4c0796693e3f95aa */
+/* tools/join makes this file of src/: edit that. Digest of all above: e304d81a729215ee */

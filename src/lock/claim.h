@@ -256,7 +256,6 @@ static int64_t rlock__lease_end(const rlock_client *client, int64_t sent_us, int
 static int64_t rlock__deadline(const rlock__claim *claim, int64_t sent_us, int64_t lease_ms) {
     int64_t end_us = rlock__lease_end(claim->lock->gate->client, sent_us, lease_ms);
     const rlock__more *more = claim->lock->more;
-    RLOCK_ASSERT(rlock__handle_of(claim));
     return more && more->hold_ms ? rlock__min(end_us, more->until_us) : end_us;
 }
 
@@ -269,8 +268,7 @@ static int64_t rlock__given_ms(const rlock_request *request, const rlock_answer 
 
 /* Notes the lease that the hold has now: the watchdog follows it, and asks for as much again. */
 RLOCK__NOINLINE static void rlock__claim_lease(rlock__claim *claim, int64_t lease_ms) {
-    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && rlock__handle_of(claim));
-    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
+    RLOCK_ASSERT(claim->phase <= RLOCK__HOLDING && lease_ms <= RLOCK_LEASE_MAX_MS);
     lease_ms = lease_ms < RLOCK_LEASE_MIN_MS ? RLOCK_LEASE_MIN_MS : lease_ms;
     claim->lock->lease_ms = (int32_t)rlock__min(claim->lock->lease_ms, lease_ms);
     RLOCK_ASSERT(claim->lock->lease_ms >= RLOCK_LEASE_MIN_MS);
@@ -360,10 +358,10 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
     return rlock__claim_next(gate, NULL, RLOCK__HOLDING);
 }
 
-/* Returns the first waiter, or NULL. */
+/* Returns the first waiter, or NULL: without one there are no rlock__waiters. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
     RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
-    return gate->waiters ? RLOCK__FIRST(&gate->waiters->list, rlock__claim, link) : NULL;
+    return gate->waiters ? RLOCK__OF(gate->waiters->list.next, rlock__claim, link) : NULL;
 }
 
 /* Returns the waiter behind this one, or NULL. */
@@ -443,7 +441,6 @@ static void rlock__claim_phase(rlock__claim *claim, int phase) {
     rlock_client *client = gate->client;
     RLOCK_ASSERT(client->phases[claim->phase]);
     RLOCK_ASSERT(phase >= 0 && phase < RLOCK__PHASES);
-    RLOCK_ASSERT(phase != RLOCK__HOLDING || rlock__handle_of(claim));
     RLOCK_ASSERT(claim->phase != RLOCK__RELEASING && claim->phase != (unsigned)phase);
     RLOCK_ASSERT(!claim->in_flight);
     client->phases[claim->phase]--;
@@ -507,7 +504,7 @@ static rlock_request *rlock__claim_request(rlock__claim *claim, rlock_op op, int
     RLOCK_ASSERT(!claim->in_flight);
     RLOCK_ASSERT(lease_ms >= 0 && (lease_ms || op != RLOCK_OP_ACQUIRE));
     RLOCK_ASSERT((op == RLOCK_OP_ACQUIRE) ==
-                 (claim->phase == RLOCK__ATTEMPTING && !rlock__adopting(claim)));
+                 (claim->phase == RLOCK__ATTEMPTING && !claim->adopted));
     RLOCK_ASSERT((op == RLOCK_OP_RELEASE) == (claim->phase == RLOCK__RELEASING && !claim->stays));
     RLOCK_ASSERT(claim->token && lease_ms <= RLOCK_LEASE_MAX_MS);
     RLOCK_ASSERT(due_us >= 0);

@@ -138,7 +138,9 @@ static void rlock__claim_attempt(rlock__claim *claim, bool urgent) {
     if (request) {
         request->flags = (uint8_t)flags;
         request->fences = fences;
-        request->writer = rlock__is_kind(claim, RLOCK_KIND_READ) ? rlock__writer(claim) : 0;
+        if (RLOCK__HAS_KINDS && request->terms && request->terms->kind == RLOCK_KIND_READ) {
+            request->writer = rlock__writer(claim);
+        }
         rlock__claim_submit(claim, request);
     } else { /* soon */
         rlock__lock_note(claim->lock, RLOCK_FAULT_NOMEM, NULL, false);

@@ -595,7 +595,7 @@ static void rlock__holding_plan(rlock__claim *claim, int64_t since_us) {
     int64_t lease_ms = claim->lock->lease_ms, third_us = lease_ms * 1000 / 3;
     RLOCK_ASSERT(claim->phase == RLOCK__HOLDING);
     RLOCK_ASSERT(lease_ms >= RLOCK_LEASE_MIN_MS);
-    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS && rlock__handle_of(claim));
+    RLOCK_ASSERT(lease_ms <= RLOCK_LEASE_MAX_MS);
     claim->next_us = RLOCK__NEVER;
     if (claim->lock->renews) { /* a tenth earlier at random: holds of one age spread out */
         int64_t early_us = (int64_t)(rlock_client_random(client) % (uint64_t)(third_us / 10 + 1));

@@ -23,7 +23,6 @@
 /* Makes an attempt for the first waiter, if none is in flight and this client does not hold it. */
 static void rlock__contend_attempt(rlock__gate *gate) {
     rlock__waiters *waiters = gate->waiters;
-    RLOCK_ASSERT(!rlock__queued(gate));
     if (!waiters || waiters->attempting || rlock__holder(gate)) {
         return;
     }
@@ -39,9 +38,9 @@ static bool rlock__contend_join(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock *lock = claim->lock;
     const rlock_client *client = gate->client;
-    const rlock__claim *held = rlock__holder(gate);
+    const rlock__claim *held = lock->once ? rlock__holder(gate) : NULL;
     bool first = rlock__waiter(gate) == claim;
-    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING && !rlock__queued(gate));
+    RLOCK_ASSERT(claim->phase == RLOCK__ATTEMPTING);
     if (lock->once && (held || (!first && client->up))) { /* no need to ask the server */
         if (held) {
             int64_t end_us = rlock__add_ms(rlock__since(held), held->lock->lease_ms);

@@ -126,7 +126,7 @@ static void rlock__report_handed(const rlock__claim *held, const rlock__claim *n
 
 /* The next renewal of a hold is planned; `sooner`: one leaves now, perhaps before it is due. */
 static void rlock__report_due(const rlock__claim *claim, int64_t due_us, bool sooner) {
-    RLOCK_ASSERT(due_us >= 0 && rlock__handle_of(claim));
+    RLOCK_ASSERT(due_us >= 0);
     if (rlock__reports(claim->lock->gate->client)) {
         rlock__times *times = rlock__times_of(claim->lock);
         times->due_us = sooner ? rlock__min(times->due_us, due_us) : due_us;

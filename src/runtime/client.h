@@ -313,7 +313,6 @@ static bool rlock__deliver(rlock_client *client) {
     RLOCK__ENDS_BY(rlock__frame_end) rlock__frame frame = {client, NULL};
     bool alive = true;
     RLOCK_ASSERT(client->depth);
-    RLOCK_ASSERT(!rlock__list_empty(&client->batch));
     client->depth--;
     client->frames++;
     while (alive && !rlock__list_empty(&client->batch)) {
