@@ -1922,7 +1922,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
     (rlock__list_empty(list) ? (type *)NULL : RLOCK__OF((list)->next, type, member))
 
 /* Everything in `from` goes to the end of `list`. */
-static void rlock__list_move(rlock_link *list, rlock_link *from) {
+RLOCK__NOINLINE static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
     RLOCK_ASSERT(from->prev->next == from && list->prev->next == list);
     if (from->next != from) {
@@ -2055,8 +2055,8 @@ static void rlock__map_grow(rlock__map *map) {
 }
 
 /* Adds an item, which leads from the key to the thing. */
-static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, const char *key,
-                           size_t len) {
+RLOCK__NOINLINE static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing,
+                                           const char *key, size_t len) {
     rlock__item **bucket;
     RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
@@ -17530,4 +17530,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: e304d81a729215ee */
+/* tools/join makes this file of src/: edit that. Digest of all above: 5a48f503c1d65072 */

@@ -37,7 +37,7 @@ RLOCK__NOINLINE static void rlock__list_append(rlock_link *list, rlock_link *lin
     (rlock__list_empty(list) ? (type *)NULL : RLOCK__OF((list)->next, type, member))
 
 /* Everything in `from` goes to the end of `list`. */
-static void rlock__list_move(rlock_link *list, rlock_link *from) {
+RLOCK__NOINLINE static void rlock__list_move(rlock_link *list, rlock_link *from) {
     RLOCK_ASSERT(list != from);
     RLOCK_ASSERT(from->prev->next == from && list->prev->next == list);
     if (from->next != from) {

@@ -125,8 +125,8 @@ static void rlock__map_grow(rlock__map *map) {
 }
 
 /* Adds an item, which leads from the key to the thing. */
-static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing, const char *key,
-                           size_t len) {
+RLOCK__NOINLINE static void rlock__map_add(rlock__map *map, rlock__item *item, void *thing,
+                                           const char *key, size_t len) {
     rlock__item **bucket;
     RLOCK_ASSERT(thing && key && len && len <= UINT32_MAX);
     if (map->count / 2 >= map->size && map->size < (1u << 30)) { /* two a bucket: few look up */
