@@ -5289,14 +5289,13 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
     }
 }
 
-/* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
+/* Writes what begins an array or a text, and a NUL; returns how long that is: 23 bytes at most. */
 static size_t rlock__head_text(char *at, char kind, size_t count) {
     size_t n = 1 + rlock__digits(at + 1, count);
     RLOCK_ASSERT(kind == '*' || kind == '$');
     at[0] = kind;
-    at[n++] = '\r';
-    at[n++] = '\n';
-    return n;
+    memcpy(at + n, "\r\n", 3);
+    return n + 2;
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
@@ -5324,6 +5323,11 @@ static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len)
 
 static void rlock__put_text(rlock__redis *redis, const char *text) {
     rlock__put_bytes(redis, text, strlen(text));
+}
+
+/* What stands as it is sent. */
+static void rlock__put_sent(rlock__redis *redis, const char *text) {
+    rlock__put(redis, text, strlen(text));
 }
 
 /* A command that begins with these words; so many arguments follow. */
@@ -5431,12 +5435,11 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
     RLOCK_ASSERT(!RLOCK__HAS_KINDS || !request->terms);
     RLOCK_ASSERT(!acquire || request->lease_ms > 0);
     rlock__put_command(redis, acquire ? 6 : 3);
-    rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
+    rlock__put_sent(redis, acquire ? "$3\r\nSET\r\n" : "$7\r\nDELIFEQ\r\n");
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_token(redis, request);
     if (acquire) {
-        rlock__put_text(redis, "NX");
-        rlock__put_text(redis, "PX");
+        rlock__put_sent(redis, "$2\r\nNX\r\n$2\r\nPX\r\n");
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
 }
@@ -5463,8 +5466,6 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-#define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
-
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     RLOCK_ASSERT(script && keys);
@@ -5472,7 +5473,7 @@ static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, 
         rlock__put_text(redis, "EVAL");
         rlock__put_text(redis, script + RLOCK__SHA);
     } else {
-        rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
+        rlock__put_sent(redis, "$7\r\nEVALSHA\r\n"); /* many commands begin so */
         rlock__put_bytes(redis, script, RLOCK__SHA);
     }
     rlock__put_number(redis, keys);
@@ -6366,8 +6367,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
     const redisReply *message;
     const char *first;
-    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || !task->parent || task->parent->parent ||
-        task->idx > 1) {
+    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || task->parent->parent || task->idx > 1) {
         return true;
     }
     if (task->idx == 0) {
@@ -6402,14 +6402,6 @@ static void rlock__free_reply(void *reply) {
     }
 }
 
-/* True for the first word of what comes on a sharded channel. */
-static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
-                              size_t len) {
-    return rlock__sharded(conn) && task->parent && !task->parent->parent && task->idx == 0 &&
-           (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
-            rlock__is(text, len, "sunsubscribe"));
-}
-
 /* Makes what came on a sharded channel, of which hiredis knows nothing, a message on the channel
  * that is always subscribed to. Its text is the channel that it came on: whatever was said there,
  * the key is to be asked for. */
@@ -6435,12 +6427,28 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
                : NULL;
 }
 
+/* A text in an array: its first word says whether it came on a sharded channel. */
+static void *rlock__make_word(rlock__conn *conn, const redisReadTask *task, char *text,
+                              size_t len) {
+    RLOCK_ASSERT(task->parent);
+    if (rlock__sharded(conn) && !task->parent->parent && task->idx == 0 &&
+        (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
+         rlock__is(text, len, "sunsubscribe"))) {
+        conn->shard = true;
+    }
+    if (!rlock__word_expected(conn, task, text, len)) {
+        rlock__reply_refused(conn);
+        return NULL;
+    }
+    return rlock__in_shard(conn) ? rlock__make_shard(conn, task, text, len)
+                                 : conn->make->createString(task, text, len);
+}
+
 /* True for an error that was said to a sharded channel. hiredis would end the connection with it.
  * One that is refused is done without; one that another node has comes with a newer map. */
-static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
-                               const char *text) {
+static bool rlock__shard_error(const rlock__conn *conn, const char *text) {
     rlock__redis *redis = conn->redis;
-    if (task->parent || task->type != REDIS_REPLY_ERROR || !rlock__sharded(conn)) {
+    if (!rlock__sharded(conn)) {
         return false;
     }
     if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
@@ -6454,21 +6462,17 @@ static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *tas
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
-    if (conn && rlock__shard_word(conn, task, text, len)) {
-        conn->shard = true;
-    }
-    if (conn && !rlock__word_expected(conn, task, text, len)) {
-        rlock__reply_refused(conn);
+    if (!conn) {
         return NULL;
     }
-    if (conn && rlock__in_shard(conn)) {
-        return rlock__make_shard(conn, task, text, len);
+    if (task->parent) {
+        return rlock__make_word(conn, task, text, len);
     }
-    if (conn && rlock__shard_error(conn, task, text)) {
+    if (task->type == REDIS_REPLY_ERROR && rlock__shard_error(conn, text)) {
         return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
-    if (!conn || task->parent || len >= sizeof conn->reply_text) {
-        return conn ? conn->make->createString(task, text, len) : NULL;
+    if (len >= sizeof conn->reply_text) {
+        return conn->make->createString(task, text, len);
     }
     reply = rlock__make_in_place(conn, task->type);
     memcpy(conn->reply_text, text, len);
@@ -6491,16 +6495,15 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
-    redisReply *reply;
+    if (conn && !task->parent) {
+        redisReply *reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
+        reply->integer = value;
+        return reply;
+    }
     if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, NULL, 0);
     }
-    if (!conn || task->parent) {
-        return conn ? conn->make->createInteger(task, value) : NULL;
-    }
-    reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
-    reply->integer = value;
-    return reply;
+    return conn ? conn->make->createInteger(task, value) : NULL;
 }
 
 static void *rlock__make_nil(const redisReadTask *task) {
@@ -6804,13 +6807,6 @@ static void rlock__sync_ask(rlock__redis *redis) {
         rlock__put_number(redis, (uint64_t)sync->replicas);
         rlock__put_number(redis, (uint64_t)sync->ms);
         sync->out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
-    }
-}
-
-/* Something was sent that the next WAIT has to cover. */
-static void rlock__sync_want(rlock__redis *redis, const rlock_request *request) {
-    if (rlock__syncs(redis, request)) {
-        redis->sync->wanted = true;
     }
 }
 
@@ -7553,6 +7549,23 @@ static const char *rlock__quarantine_text(const rlock__redis *redis, char *line)
     rlock__line_add(line, rlock__line_add(line, 0, "quarantine: nothing is granted for ", number),
                     " ms more", "");
     return line;
+}
+
+/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or is
+ * refused. */
+static bool rlock__quarantine_keeps(rlock__redis *redis, rlock_request *request) {
+    char line[RLOCK__LINE];
+    bool waits = rlock__quarantine_waits(redis);
+    if (!waits && !rlock__quarantined(redis)) {
+        return false;
+    }
+    rlock__list_remove(&request->store.link);
+    if (waits) {
+        rlock__list_append(&redis->queues[RLOCK__PARKED], &request->store.link);
+    } else {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
+    }
+    return true;
 }
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */
@@ -8568,7 +8581,8 @@ struct rlock__told {
     char *names;  /* those of clients that describe themselves, each with its NUL, then one more */
     char *tokens; /* what the script said */
     size_t tokens_len;
-    char *refusal; /* why there are no names, or no tokens; NULL: there are */
+    char *refusal;  /* why there are no names, or no tokens; NULL: there are */
+    rlock_who *who; /* the list, while it is answered */
 };
 
 static void rlock__told_forget(rlock__redis *redis) {
@@ -8577,6 +8591,7 @@ static void rlock__told_forget(rlock__redis *redis) {
         rlock__dealloc(told->names);
         rlock__dealloc(told->tokens);
         rlock__dealloc(told->refusal);
+        rlock__dealloc(told->who);
         memset(told, 0, sizeof *told);
     }
 }
@@ -8679,7 +8694,7 @@ static void rlock__on_tokens(redisAsyncContext *ac, void *raw, void *data) {
  * False: it is not sent. */
 static bool rlock__command_leads(rlock__redis *redis, const rlock__command *command) {
     const rlock_request *request = command->requests[0];
-    bool queued = rlock__is_queued(request);
+    bool queued;
     if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
         return rlock__command_asks(redis, command);
     }
@@ -8695,6 +8710,7 @@ static bool rlock__command_leads(rlock__redis *redis, const rlock__command *comm
         !rlock__command_asks(redis, command)) {
         return false;
     }
+    queued = rlock__is_queued(request);
     rlock__put_command(redis, queued ? 5 : 4);
     rlock__put_eval(redis, rlock__lua_who, true, queued ? 2 : 1);
     rlock__put_bytes(redis, request->key, request->key_len);
@@ -8735,20 +8751,19 @@ static bool rlock__who_next(const char **at, const char *end, rlock_who *who) {
     return true;
 }
 
-/* Puts the list into an answer that has one to a question for descriptions. Returns the memory that
- * the answer needs, or NULL. */
-static void *rlock__who_fill(rlock__redis *redis, const rlock_request *request, rlock_info *info) {
+/* Puts the list into an answer that has one to a question for descriptions. */
+static void rlock__who_fill(rlock__redis *redis, const rlock_request *request, rlock_info *info) {
     struct rlock__told *told = redis->told;
     const char *at, *end;
     rlock_who *who;
     if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
-        return NULL;
+        return;
     }
-    RLOCK_ASSERT(told);
+    RLOCK_ASSERT(told && !told->who);
     info->untold = told->refusal;
     who = told->tokens ? (rlock_who *)rlock__alloc(RLOCK__WHO_MAX * sizeof *who) : NULL;
     if (!who) {
-        return NULL;
+        return;
     }
     at = told->tokens;
     end = at + told->tokens_len;
@@ -8756,22 +8771,15 @@ static void *rlock__who_fill(rlock__redis *redis, const rlock_request *request, 
         rlock_who *one = &who[info->who_count++];
         one->description = rlock__told_of(told->names, one->token, one->token_len);
     }
-    info->who = who;
-    return who;
-}
-
-/* An answer was given, for which rlock__who_fill has returned this. */
-static void rlock__who_done(rlock__redis *redis, void *listed) {
-    rlock__dealloc(listed);
-    rlock__told_forget(redis);
+    info->who = told->who = who;
 }
 
 #else
 
 #define rlock__command_leads rlock__command_asks
-#define rlock__who_done(redis, listed) ((void)(listed))
+#define rlock__told_forget(redis) ((void)(redis))
 #define rlock__told_free(redis) ((void)(redis))
-#define rlock__who_fill(redis, request, info) NULL
+#define rlock__who_fill(redis, request, info) ((void)(info))
 
 #endif /* RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS */
 
@@ -8858,7 +8866,6 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
-    void *listed = NULL;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
@@ -8866,7 +8873,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
     if (reply->type != REDIS_REPLY_ERROR) {
-        listed = rlock__who_fill(redis, request, &info);
+        rlock__who_fill(redis, request, &info);
     }
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
@@ -8879,7 +8886,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
                      ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
-    rlock__who_done(redis, listed);
+    rlock__told_forget(redis);
 }
 
 /* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
@@ -8918,21 +8925,22 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
 /* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
  * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
 static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
-    const rlock__error *error =
-        reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
-    bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
-    int64_t now_us = rlock_client_now_us(redis->client);
-    if (!error) {
+    const rlock__error *error;
+    bool moved;
+    if (reply->type != REDIS_REPLY_ERROR) {
         redis->served = true;
+        return;
     }
+    error = rlock__error_of(reply->str);
+    moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
-    if (moved && redis->served && redis->moved_us &&
-        now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
-        return;
-    }
     if (moved) {
+        int64_t now_us = rlock_client_now_us(redis->client);
+        if (redis->served && redis->moved_us && now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
+            return;
+        }
         redis->moved_us = now_us;
     }
     rlock__redis_strays(redis, reply->str);
@@ -8972,17 +8980,6 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command_done(redis, command);
 }
 
-static rlock__command *rlock__command_new(rlock__redis *redis) {
-    rlock__command *command;
-    if (!rlock__list_empty(&redis->spare)) {
-        command = RLOCK__OF(redis->spare.next, rlock__command, link);
-        rlock__list_remove(&command->link);
-    } else {
-        command = (rlock__command *)rlock__alloc(sizeof *command);
-    }
-    return command;
-}
-
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
@@ -8990,11 +8987,21 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
            !(RLOCK__HAS_KINDS && request->terms) && !(RLOCK__HAS_TOKENS && request->id);
 }
 
-/* Takes the next request out of a queue, and the renewals behind it that can go with it. */
-static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
+/* Takes the next request out of a queue, and the renewals behind it that can go with it. NULL: no
+ * memory, and none is taken. */
+static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
+    rlock__command *command = RLOCK__FIRST(&redis->spare, rlock__command, link);
     size_t bytes = 0;
     RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
+    if (command) {
+        rlock__list_remove(&command->link);
+    } else {
+        command = (rlock__command *)rlock__alloc(sizeof *command);
+    }
+    if (!command) {
+        return NULL;
+    }
     command->redis = redis;
     command->requests = &command->one;
     command->count = command->kept = 0;
@@ -9021,6 +9028,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
             break;
         }
     } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+    return command;
 }
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
@@ -9047,16 +9055,15 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    size_t bytes = RLOCK__ROOM + 2 * (request->key_len + strlen(redis->prefix)), len;
-    const char *key;
+    size_t bytes = RLOCK__ROOM + 3 * request->key_len + 2 * strlen(redis->prefix);
     uint32_t i;
 #if RLOCK__HAS_KINDS
     if (rlock__is_queued(request)) {
         bytes += sizeof rlock__lua_queue;
     }
 #endif
-    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
-        bytes += len + 16u;
+    for (i = 1; i < rlock__request_keys(request); i++) {
+        bytes += request->terms->lens[i] + 16u;
     }
     return bytes;
 }
@@ -9077,19 +9084,12 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     RLOCK_ASSERT(!rlock__list_empty(queue) && first->store.stage == RLOCK__QUEUED);
 #if RLOCK__HAS_REPLICAS
-    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
-        rlock__list_remove(&first->store.link);
-        rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
-        return;
-    }
-    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
-        char line[RLOCK__LINE];
-        rlock__list_remove(&first->store.link);
-        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
+    if (redis->quarantine && first->op == RLOCK_OP_ACQUIRE &&
+        rlock__quarantine_keeps(redis, first)) {
         return;
     }
 #endif
-    command = rlock__command_new(redis);
+    command = rlock__command_take(redis, queue);
     if (!command) {
         rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
@@ -9097,22 +9097,17 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
-    rlock__command_fill(redis, command, queue);
-    if (sent) {
-        sent = rlock__command_leads(redis, command);
-    }
+    sent = sent && rlock__command_leads(redis, command);
     rlock__command_put(redis, command);
-    if (sent) {
-        sent = rlock__command_send(redis, command, rlock__on_reply);
-    }
+    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
     if (sent && command->tells) {
         redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
 #if RLOCK__HAS_REPLICAS
-    if (sent) {
-        rlock__sync_want(redis, first);
+    if (sent && rlock__syncs(redis, first)) {
+        redis->sync->wanted = true;
     }
 #endif
     for (i = 0; i < command->count; i++) {
@@ -17530,4 +17525,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 5a48f503c1d65072 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 322d09aac112f58c */

@@ -649,8 +649,7 @@ static bool rlock__word_expected(const rlock__conn *conn, const redisReadTask *t
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
     const redisReply *message;
     const char *first;
-    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || !task->parent || task->parent->parent ||
-        task->idx > 1) {
+    if (!(conn->ac->c.flags & REDIS_SUBSCRIBED) || task->parent->parent || task->idx > 1) {
         return true;
     }
     if (task->idx == 0) {
@@ -685,14 +684,6 @@ static void rlock__free_reply(void *reply) {
     }
 }
 
-/* True for the first word of what comes on a sharded channel. */
-static bool rlock__shard_word(const rlock__conn *conn, const redisReadTask *task, const char *text,
-                              size_t len) {
-    return rlock__sharded(conn) && task->parent && !task->parent->parent && task->idx == 0 &&
-           (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
-            rlock__is(text, len, "sunsubscribe"));
-}
-
 /* Makes what came on a sharded channel, of which hiredis knows nothing, a message on the channel
  * that is always subscribed to. Its text is the channel that it came on: whatever was said there,
  * the key is to be asked for. */
@@ -718,12 +709,28 @@ static void *rlock__make_shard(rlock__conn *conn, const redisReadTask *task, cha
                : NULL;
 }
 
+/* A text in an array: its first word says whether it came on a sharded channel. */
+static void *rlock__make_word(rlock__conn *conn, const redisReadTask *task, char *text,
+                              size_t len) {
+    RLOCK_ASSERT(task->parent);
+    if (rlock__sharded(conn) && !task->parent->parent && task->idx == 0 &&
+        (rlock__is(text, len, "smessage") || rlock__is(text, len, "ssubscribe") ||
+         rlock__is(text, len, "sunsubscribe"))) {
+        conn->shard = true;
+    }
+    if (!rlock__word_expected(conn, task, text, len)) {
+        rlock__reply_refused(conn);
+        return NULL;
+    }
+    return rlock__in_shard(conn) ? rlock__make_shard(conn, task, text, len)
+                                 : conn->make->createString(task, text, len);
+}
+
 /* True for an error that was said to a sharded channel. hiredis would end the connection with it.
  * One that is refused is done without; one that another node has comes with a newer map. */
-static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *task,
-                               const char *text) {
+static bool rlock__shard_error(const rlock__conn *conn, const char *text) {
     rlock__redis *redis = conn->redis;
-    if (task->parent || task->type != REDIS_REPLY_ERROR || !rlock__sharded(conn)) {
+    if (!rlock__sharded(conn)) {
         return false;
     }
     if (rlock__classify(text) == RLOCK_FAULT_BUSY) {
@@ -737,21 +744,17 @@ static bool rlock__shard_error(const rlock__conn *conn, const redisReadTask *tas
 static void *rlock__make_string(const redisReadTask *task, char *text, size_t len) {
     rlock__conn *conn = rlock__reply_expected(task, task->type, 0);
     redisReply *reply;
-    if (conn && rlock__shard_word(conn, task, text, len)) {
-        conn->shard = true;
-    }
-    if (conn && !rlock__word_expected(conn, task, text, len)) {
-        rlock__reply_refused(conn);
+    if (!conn) {
         return NULL;
     }
-    if (conn && rlock__in_shard(conn)) {
-        return rlock__make_shard(conn, task, text, len);
+    if (task->parent) {
+        return rlock__make_word(conn, task, text, len);
     }
-    if (conn && rlock__shard_error(conn, task, text)) {
+    if (task->type == REDIS_REPLY_ERROR && rlock__shard_error(conn, text)) {
         return rlock__make_in_place(conn, REDIS_REPLY_NIL);
     }
-    if (!conn || task->parent || len >= sizeof conn->reply_text) {
-        return conn ? conn->make->createString(task, text, len) : NULL;
+    if (len >= sizeof conn->reply_text) {
+        return conn->make->createString(task, text, len);
     }
     reply = rlock__make_in_place(conn, task->type);
     memcpy(conn->reply_text, text, len);
@@ -774,16 +777,15 @@ static void *rlock__make_array(const redisReadTask *task, rlock__elements elemen
 
 static void *rlock__make_integer(const redisReadTask *task, long long value) {
     rlock__conn *conn = rlock__reply_expected(task, REDIS_REPLY_INTEGER, 0);
-    redisReply *reply;
+    if (conn && !task->parent) {
+        redisReply *reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
+        reply->integer = value;
+        return reply;
+    }
     if (conn && rlock__in_shard(conn)) {
         return rlock__make_shard(conn, task, NULL, 0);
     }
-    if (!conn || task->parent) {
-        return conn ? conn->make->createInteger(task, value) : NULL;
-    }
-    reply = rlock__make_in_place(conn, REDIS_REPLY_INTEGER);
-    reply->integer = value;
-    return reply;
+    return conn ? conn->make->createInteger(task, value) : NULL;
 }
 
 static void *rlock__make_nil(const redisReadTask *task) {

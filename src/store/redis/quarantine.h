@@ -19,10 +19,12 @@
 #include "public/store.h"
 #include "public/client.h"
 #include "base/platform.h"
+#include "base/list.h"
 #include "store/redis/state.h"
 #include "store/redis/scripts.h"
 #include "store/redis/resp.h"
 #include "store/redis/link.h"
+#include "store/redis/wait.h"
 #include "store/redis/sentinel.h"
 
 #if RLOCK__HAS_REPLICAS
@@ -65,6 +67,23 @@ static const char *rlock__quarantine_text(const rlock__redis *redis, char *line)
     rlock__line_add(line, rlock__line_add(line, 0, "quarantine: nothing is granted for ", number),
                     " ms more", "");
     return line;
+}
+
+/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or is
+ * refused. */
+static bool rlock__quarantine_keeps(rlock__redis *redis, rlock_request *request) {
+    char line[RLOCK__LINE];
+    bool waits = rlock__quarantine_waits(redis);
+    if (!waits && !rlock__quarantined(redis)) {
+        return false;
+    }
+    rlock__list_remove(&request->store.link);
+    if (waits) {
+        rlock__list_append(&redis->queues[RLOCK__PARKED], &request->store.link);
+    } else {
+        rlock__answer_fault(redis, request, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
+    }
+    return true;
 }
 
 /* Formats the question. It goes in full: a server that was started anew knows no script. */

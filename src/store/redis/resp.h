@@ -136,14 +136,13 @@ static void rlock__put(rlock__redis *redis, const char *bytes, size_t len) {
     }
 }
 
-/* Writes what begins an array or a text; returns how long that is: 23 bytes at most. */
+/* Writes what begins an array or a text, and a NUL; returns how long that is: 23 bytes at most. */
 static size_t rlock__head_text(char *at, char kind, size_t count) {
     size_t n = 1 + rlock__digits(at + 1, count);
     RLOCK_ASSERT(kind == '*' || kind == '$');
     at[0] = kind;
-    at[n++] = '\r';
-    at[n++] = '\n';
-    return n;
+    memcpy(at + n, "\r\n", 3);
+    return n + 2;
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
@@ -171,6 +170,11 @@ static void rlock__put_bytes(rlock__redis *redis, const char *bytes, size_t len)
 
 static void rlock__put_text(rlock__redis *redis, const char *text) {
     rlock__put_bytes(redis, text, strlen(text));
+}
+
+/* What stands as it is sent. */
+static void rlock__put_sent(rlock__redis *redis, const char *text) {
+    rlock__put(redis, text, strlen(text));
 }
 
 /* A command that begins with these words; so many arguments follow. */
@@ -278,12 +282,11 @@ static void rlock__put_plain(rlock__redis *redis, const rlock_request *request) 
     RLOCK_ASSERT(!RLOCK__HAS_KINDS || !request->terms);
     RLOCK_ASSERT(!acquire || request->lease_ms > 0);
     rlock__put_command(redis, acquire ? 6 : 3);
-    rlock__put_text(redis, acquire ? "SET" : "DELIFEQ");
+    rlock__put_sent(redis, acquire ? "$3\r\nSET\r\n" : "$7\r\nDELIFEQ\r\n");
     rlock__put_bytes(redis, request->key, request->key_len);
     rlock__put_token(redis, request);
     if (acquire) {
-        rlock__put_text(redis, "NX");
-        rlock__put_text(redis, "PX");
+        rlock__put_sent(redis, "$2\r\nNX\r\n$2\r\nPX\r\n");
         rlock__put_number(redis, (uint64_t)request->lease_ms);
     }
 }
@@ -310,8 +313,6 @@ RLOCK__NOINLINE static const char *rlock__script_of(const rlock__redis *redis,
     return rlock__scripts[rlock__row(redis, request)][request->op];
 }
 
-#define RLOCK__EVALSHA "$7\r\nEVALSHA\r\n" /* as it is sent: many commands begin so */
-
 /* A script in full or by its SHA-1, and how many keys follow. */
 static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, uint32_t keys) {
     RLOCK_ASSERT(script && keys);
@@ -319,7 +320,7 @@ static void rlock__put_eval(rlock__redis *redis, const char *script, bool full, 
         rlock__put_text(redis, "EVAL");
         rlock__put_text(redis, script + RLOCK__SHA);
     } else {
-        rlock__put(redis, RLOCK__EVALSHA, sizeof RLOCK__EVALSHA - 1);
+        rlock__put_sent(redis, "$7\r\nEVALSHA\r\n"); /* many commands begin so */
         rlock__put_bytes(redis, script, RLOCK__SHA);
     }
     rlock__put_number(redis, keys);

@@ -105,7 +105,6 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
                               const redisReply *reply) {
     rlock_answer answer;
     rlock_info info;
-    void *listed = NULL;
     RLOCK_ASSERT(request->store.stage == RLOCK__FLYING && request->store.data);
     if (rlock__other_way(redis, request, reply)) {
         return;
@@ -113,7 +112,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     memset(&answer, 0, sizeof answer);
     rlock__parse(request, reply, &answer, &info);
     if (reply->type != REDIS_REPLY_ERROR) {
-        listed = rlock__who_fill(redis, request, &info);
+        rlock__who_fill(redis, request, &info);
     }
     if (answer.outcome == RLOCK_OUTCOME_FAULT && reply->type != REDIS_REPLY_ERROR) {
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_DOWN, answer.text);
@@ -126,7 +125,7 @@ static void rlock__answer_one(rlock__redis *redis, rlock_request *request,
     answer.watched = answer.outcome == RLOCK_OUTCOME_HELD &&
                      ((const rlock__command *)request->store.data)->heard;
     rlock__answer(redis, request, &answer);
-    rlock__who_done(redis, listed);
+    rlock__told_forget(redis);
 }
 
 /* Of a batch: a word for each, or one for all. Where the script cannot run each is asked alone. */
@@ -165,21 +164,22 @@ static void rlock__answer_batch(rlock__redis *redis, const rlock__command *comma
 /* A replica, or a node of a cluster that has not this key: the address may lead elsewhere by now,
  * and is asked for anew. A node that serves other keys is given up for a MOVED now and then. */
 static void rlock__redis_astray(rlock__redis *redis, const redisReply *reply) {
-    const rlock__error *error =
-        reply->type == REDIS_REPLY_ERROR ? rlock__error_of(reply->str) : NULL;
-    bool moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
-    int64_t now_us = rlock_client_now_us(redis->client);
-    if (!error) {
+    const rlock__error *error;
+    bool moved;
+    if (reply->type != REDIS_REPLY_ERROR) {
         redis->served = true;
+        return;
     }
+    error = rlock__error_of(reply->str);
+    moved = error == &rlock__errors[RLOCK__ERROR_MOVED];
     if (rlock__is_node(redis) || (!moved && error != &rlock__errors[RLOCK__ERROR_ASTRAY])) {
         return;
     }
-    if (moved && redis->served && redis->moved_us &&
-        now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
-        return;
-    }
     if (moved) {
+        int64_t now_us = rlock_client_now_us(redis->client);
+        if (redis->served && redis->moved_us && now_us - redis->moved_us < RLOCK__MOVED_MS * 1000) {
+            return;
+        }
         redis->moved_us = now_us;
     }
     rlock__redis_strays(redis, reply->str);
@@ -219,17 +219,6 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     rlock__command_done(redis, command);
 }
 
-static rlock__command *rlock__command_new(rlock__redis *redis) {
-    rlock__command *command;
-    if (!rlock__list_empty(&redis->spare)) {
-        command = RLOCK__OF(redis->spare.next, rlock__command, link);
-        rlock__list_remove(&command->link);
-    } else {
-        command = (rlock__command *)rlock__alloc(sizeof *command);
-    }
-    return command;
-}
-
 /* True if it may go in a batch of renewals whose leases are those of the first one. */
 static bool rlock__batched(const rlock_request *request, const rlock_request *first) {
     return request->op == RLOCK_OP_RENEW && request->store.own[RLOCK__ENCODING] == RLOCK__AS_BEST &&
@@ -237,11 +226,21 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
            !(RLOCK__HAS_KINDS && request->terms) && !(RLOCK__HAS_TOKENS && request->id);
 }
 
-/* Takes the next request out of a queue, and the renewals behind it that can go with it. */
-static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rlock_link *queue) {
+/* Takes the next request out of a queue, and the renewals behind it that can go with it. NULL: no
+ * memory, and none is taken. */
+static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queue) {
     rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
+    rlock__command *command = RLOCK__FIRST(&redis->spare, rlock__command, link);
     size_t bytes = 0;
     RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
+    if (command) {
+        rlock__list_remove(&command->link);
+    } else {
+        command = (rlock__command *)rlock__alloc(sizeof *command);
+    }
+    if (!command) {
+        return NULL;
+    }
     command->redis = redis;
     command->requests = &command->one;
     command->count = command->kept = 0;
@@ -268,6 +267,7 @@ static void rlock__command_fill(rlock__redis *redis, rlock__command *command, rl
             break;
         }
     } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+    return command;
 }
 
 static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
@@ -294,16 +294,15 @@ static void rlock__command_put(rlock__redis *redis, rlock__command *command) {
 
 /* Of a release with its script, which may not fail for want of memory. */
 static size_t rlock__release_room(const rlock__redis *redis, const rlock_request *request) {
-    size_t bytes = RLOCK__ROOM + 2 * (request->key_len + strlen(redis->prefix)), len;
-    const char *key;
+    size_t bytes = RLOCK__ROOM + 3 * request->key_len + 2 * strlen(redis->prefix);
     uint32_t i;
 #if RLOCK__HAS_KINDS
     if (rlock__is_queued(request)) {
         bytes += sizeof rlock__lua_queue;
     }
 #endif
-    for (i = 0; rlock__request_key(request, i, &key, &len); i++) {
-        bytes += len + 16u;
+    for (i = 1; i < rlock__request_keys(request); i++) {
+        bytes += request->terms->lens[i] + 16u;
     }
     return bytes;
 }
@@ -324,19 +323,12 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     RLOCK_ASSERT(redis->commands.state == RLOCK__CONN_READY || redis->closing);
     RLOCK_ASSERT(!rlock__list_empty(queue) && first->store.stage == RLOCK__QUEUED);
 #if RLOCK__HAS_REPLICAS
-    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantine_waits(redis)) {
-        rlock__list_remove(&first->store.link);
-        rlock__list_append(&redis->queues[RLOCK__PARKED], &first->store.link);
-        return;
-    }
-    if (first->op == RLOCK_OP_ACQUIRE && rlock__quarantined(redis)) {
-        char line[RLOCK__LINE];
-        rlock__list_remove(&first->store.link);
-        rlock__answer_fault(redis, first, RLOCK_FAULT_BUSY, rlock__quarantine_text(redis, line));
+    if (redis->quarantine && first->op == RLOCK_OP_ACQUIRE &&
+        rlock__quarantine_keeps(redis, first)) {
         return;
     }
 #endif
-    command = rlock__command_new(redis);
+    command = rlock__command_take(redis, queue);
     if (!command) {
         rlock__list_remove(&first->store.link);
         rlock__answer_fault(redis, first, RLOCK_FAULT_NOMEM, NULL);
@@ -344,22 +336,17 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
-    rlock__command_fill(redis, command, queue);
-    if (sent) {
-        sent = rlock__command_leads(redis, command);
-    }
+    sent = sent && rlock__command_leads(redis, command);
     rlock__command_put(redis, command);
-    if (sent) {
-        sent = rlock__command_send(redis, command, rlock__on_reply);
-    }
+    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
     if (sent && command->tells) {
         redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
     command->bytes = (uint32_t)redis->length;
     redis->bytes += sent ? command->bytes : 0;
 #if RLOCK__HAS_REPLICAS
-    if (sent) {
-        rlock__sync_want(redis, first);
+    if (sent && rlock__syncs(redis, first)) {
+        redis->sync->wanted = true;
     }
 #endif
     for (i = 0; i < command->count; i++) {

@@ -232,13 +232,6 @@ static void rlock__sync_ask(rlock__redis *redis) {
     }
 }
 
-/* Something was sent that the next WAIT has to cover. */
-static void rlock__sync_want(rlock__redis *redis, const rlock_request *request) {
-    if (rlock__syncs(redis, request)) {
-        redis->sync->wanted = true;
-    }
-}
-
 /* The push connection is there, or failed. */
 static void rlock__sync_opened(rlock__redis *redis) {
     if (redis->sync) {

@@ -101,7 +101,8 @@ struct rlock__told {
     char *names;  /* those of clients that describe themselves, each with its NUL, then one more */
     char *tokens; /* what the script said */
     size_t tokens_len;
-    char *refusal; /* why there are no names, or no tokens; NULL: there are */
+    char *refusal;  /* why there are no names, or no tokens; NULL: there are */
+    rlock_who *who; /* the list, while it is answered */
 };
 
 static void rlock__told_forget(rlock__redis *redis) {
@@ -110,6 +111,7 @@ static void rlock__told_forget(rlock__redis *redis) {
         rlock__dealloc(told->names);
         rlock__dealloc(told->tokens);
         rlock__dealloc(told->refusal);
+        rlock__dealloc(told->who);
         memset(told, 0, sizeof *told);
     }
 }
@@ -212,7 +214,7 @@ static void rlock__on_tokens(redisAsyncContext *ac, void *raw, void *data) {
  * False: it is not sent. */
 static bool rlock__command_leads(rlock__redis *redis, const rlock__command *command) {
     const rlock_request *request = command->requests[0];
-    bool queued = rlock__is_queued(request);
+    bool queued;
     if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
         return rlock__command_asks(redis, command);
     }
@@ -228,6 +230,7 @@ static bool rlock__command_leads(rlock__redis *redis, const rlock__command *comm
         !rlock__command_asks(redis, command)) {
         return false;
     }
+    queued = rlock__is_queued(request);
     rlock__put_command(redis, queued ? 5 : 4);
     rlock__put_eval(redis, rlock__lua_who, true, queued ? 2 : 1);
     rlock__put_bytes(redis, request->key, request->key_len);
@@ -268,20 +271,19 @@ static bool rlock__who_next(const char **at, const char *end, rlock_who *who) {
     return true;
 }
 
-/* Puts the list into an answer that has one to a question for descriptions. Returns the memory that
- * the answer needs, or NULL. */
-static void *rlock__who_fill(rlock__redis *redis, const rlock_request *request, rlock_info *info) {
+/* Puts the list into an answer that has one to a question for descriptions. */
+static void rlock__who_fill(rlock__redis *redis, const rlock_request *request, rlock_info *info) {
     struct rlock__told *told = redis->told;
     const char *at, *end;
     rlock_who *who;
     if (!(request->flags & RLOCK_REQUEST_DESCRIBE)) {
-        return NULL;
+        return;
     }
-    RLOCK_ASSERT(told);
+    RLOCK_ASSERT(told && !told->who);
     info->untold = told->refusal;
     who = told->tokens ? (rlock_who *)rlock__alloc(RLOCK__WHO_MAX * sizeof *who) : NULL;
     if (!who) {
-        return NULL;
+        return;
     }
     at = told->tokens;
     end = at + told->tokens_len;
@@ -289,22 +291,15 @@ static void *rlock__who_fill(rlock__redis *redis, const rlock_request *request, 
         rlock_who *one = &who[info->who_count++];
         one->description = rlock__told_of(told->names, one->token, one->token_len);
     }
-    info->who = who;
-    return who;
-}
-
-/* An answer was given, for which rlock__who_fill has returned this. */
-static void rlock__who_done(rlock__redis *redis, void *listed) {
-    rlock__dealloc(listed);
-    rlock__told_forget(redis);
+    info->who = told->who = who;
 }
 
 #else
 
 #define rlock__command_leads rlock__command_asks
-#define rlock__who_done(redis, listed) ((void)(listed))
+#define rlock__told_forget(redis) ((void)(redis))
 #define rlock__told_free(redis) ((void)(redis))
-#define rlock__who_fill(redis, request, info) NULL
+#define rlock__who_fill(redis, request, info) ((void)(info))
 
 #endif /* RLOCK__HAS_DESCRIPTIONS && RLOCK__HAS_KINDS */
 
