@@ -5299,8 +5299,10 @@ static size_t rlock__head_text(char *at, char kind, size_t count) {
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
-    char line[24];
-    rlock__put(redis, line, rlock__head_text(line, kind, count));
+    char *at = rlock__put_at(redis, 23);
+    if (at) {
+        redis->length += rlock__head_text(at, kind, count);
+    }
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {
@@ -6800,7 +6802,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
  * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
     rlock__sync *sync = redis->sync;
-    if (sync && sync->wanted && !sync->out && !sync->opens) {
+    if (sync->wanted && !sync->out && !sync->opens) {
         RLOCK_ASSERT(sync->replicas > 0 && sync->ms > 0);
         sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
@@ -6808,17 +6810,6 @@ static void rlock__sync_ask(rlock__redis *redis) {
         rlock__put_number(redis, (uint64_t)sync->ms);
         sync->out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
     }
-}
-
-/* The push connection is there, or failed. */
-static void rlock__sync_opened(rlock__redis *redis) {
-    if (redis->sync) {
-        redis->sync->opens = false;
-    }
-}
-
-static bool rlock__sync_out(const rlock__redis *redis) {
-    return redis->sync && redis->sync->out;
 }
 
 /* False: there is no memory. */
@@ -7958,8 +7949,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__handshake_over(redis);
     }
 #if RLOCK__HAS_REPLICAS
-    if (conn != &redis->commands) {
-        rlock__sync_opened(redis);
+    if (conn != &redis->commands && redis->sync) {
+        redis->sync->opens = false;
     }
 #endif
     rlock__track(redis);
@@ -7997,11 +7988,6 @@ static bool rlock__step_answered(int step, int type) {
         REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
-}
-
-/* True if a step leaves without waiting for the answer to the one before. */
-static bool rlock__step_joins(int step) {
-    return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
 static void rlock__conn_handshake(rlock__conn *conn);
@@ -8119,7 +8105,9 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     if (!conn->step) {
         rlock__credentials_used(conn);
     }
-    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+    while (conn->step < RLOCK__STEPS &&
+           (!conn->outstanding || /* what follows the name waits for no answer */
+            (conn->step > RLOCK__STEP_NAME && conn->step <= RLOCK__STEP_QUARANTINE))) {
         if (last[conn->step]) {
             rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
                             last[conn->step]);
@@ -8183,18 +8171,6 @@ static void rlock__conn_tend(rlock__conn *conn) {
     }
 }
 
-/* hiredis 0.14 takes a spurious event for an established connection: ask the socket first. */
-static bool rlock__conn_settled(const rlock__conn *conn) {
-    struct pollfd ask;
-    if (conn->state != RLOCK__CONN_OPENING) {
-        return true;
-    }
-    ask.fd = conn->fd;
-    ask.events = POLLOUT;
-    ask.revents = 0;
-    return poll(&ask, 1, 0) > 0;
-}
-
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     RLOCK_ASSERT(conn->ac);
     rlock__conn_prepare(conn);
@@ -8213,7 +8189,11 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
 
 static void rlock__conn_on_io(rlock_io *io, unsigned events) {
     rlock__conn *conn = RLOCK__OF(io, rlock__conn, io);
-    if (rlock__conn_settled(conn)) {
+    struct pollfd ask; /* hiredis 0.14 takes a spurious event for an established connection */
+    ask.fd = conn->fd;
+    ask.events = POLLOUT;
+    ask.revents = 0;
+    if (conn->state != RLOCK__CONN_OPENING || poll(&ask, 1, 0) > 0) {
         rlock__conn_visit(conn, events);
     }
 }
@@ -8965,16 +8945,15 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
+        if (command->count > 1) {
+            rlock__answer_batch(redis, command, reply);
+        } else if (command->requests[0]) {
+            rlock__answer_one(redis, command->requests[0], reply);
+        }
     }
-    if (reply && command->count > 1 && !redis->closing) {
-        rlock__answer_batch(redis, command, reply);
-    }
-    for (i = 0; i < command->count && !redis->closing && !(reply && command->count > 1); i++) {
-        rlock_request *request = command->requests[i];
-        if (request && reply) {
-            rlock__answer_one(redis, request, reply);
-        } else if (request) {
-            rlock__answer_unknown(redis, request);
+    for (i = 0; i < command->count && !reply && !redis->closing; i++) {
+        if (command->requests[i]) {
+            rlock__answer_unknown(redis, command->requests[i]);
         }
     }
     rlock__command_done(redis, command);
@@ -8990,10 +8969,9 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. NULL: no
  * memory, and none is taken. */
 static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link), *request;
     rlock__command *command = RLOCK__FIRST(&redis->spare, rlock__command, link);
-    size_t bytes = 0;
-    RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
+    size_t bytes = first->key_len;
     if (command) {
         rlock__list_remove(&command->link);
     } else {
@@ -9002,32 +8980,33 @@ static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queu
     if (!command) {
         return NULL;
     }
+    rlock__list_remove(&first->store.link);
     command->redis = redis;
+    command->one = first;
     command->requests = &command->one;
-    command->count = command->kept = 0;
+    command->count = 1;
+    command->kept = 0;
     command->op = first->op;
     command->encoding = RLOCK__AS_SCRIPT;
-    if (redis->batches != RLOCK__BATCHES_NONE && rlock__batched(first, first) &&
-        first->store.link.next != queue) {
-        if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
-            command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
-        }
-        command->requests = command->batch ? command->batch : &command->one;
+    if (redis->batches == RLOCK__BATCHES_NONE || !rlock__batched(first, first) ||
+        rlock__list_empty(queue)) {
+        return command;
     }
-    do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
-        bool like = rlock__batched(request, first);
-        bytes += request->key_len;
-        if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
-            break;
-        }
+    if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) {
+        command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
+    }
+    if (!command->batch) {
+        return command; /* each alone */
+    }
+    command->batch[0] = first;
+    command->requests = command->batch;
+    while (command->count < RLOCK__BATCH &&
+           (request = RLOCK__FIRST(queue, rlock_request, store.link)) != NULL &&
+           rlock__batched(request, first) && bytes + request->key_len <= RLOCK__BATCH_BYTES) {
         rlock__list_remove(&request->store.link);
-        RLOCK_ASSERT(command->requests != &command->one || !command->count);
+        bytes += request->key_len;
         command->requests[command->count++] = request;
-        if (!like || command->requests == &command->one) {
-            break;
-        }
-    } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+    }
     return command;
 }
 
@@ -9175,7 +9154,9 @@ static void rlock__redis_flush(void *state) {
         rlock__queue_send(redis, queue, now_us);
     }
 #if RLOCK__HAS_REPLICAS
-    rlock__sync_ask(redis);
+    if (redis->sync) {
+        rlock__sync_ask(redis);
+    }
 #endif
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
@@ -9278,7 +9259,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock_link *queue;
     RLOCK_ASSERT(redis->closing);
 #if RLOCK__HAS_REPLICAS
-    aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
+    aside = usable && redis->sync && redis->sync->out && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
 #endif
     queue = rlock__redis_next(redis);
@@ -9392,9 +9373,9 @@ static const char *rlock__optional_fault(const rlock_config *config) {
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
-    const char *host = config->host;
-    if (rlock__hiredis_fault(detail)) {
-        return rlock__hiredis_fault(detail);
+    const char *host = config->host, *fault = rlock__hiredis_fault(detail);
+    if (fault) {
+        return fault;
     }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
         return RLOCK__TEXT("config.port or config.database is out of range");
@@ -17525,4 +17506,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 322d09aac112f58c */
+/* tools/join makes this file of src/: edit that. Digest of all above: 03762deb98a2c81e */

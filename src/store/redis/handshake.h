@@ -61,8 +61,8 @@ static void rlock__conn_ready_to_use(rlock__conn *conn) {
         rlock__handshake_over(redis);
     }
 #if RLOCK__HAS_REPLICAS
-    if (conn != &redis->commands) {
-        rlock__sync_opened(redis);
+    if (conn != &redis->commands && redis->sync) {
+        redis->sync->opens = false;
     }
 #endif
     rlock__track(redis);
@@ -100,11 +100,6 @@ static bool rlock__step_answered(int step, int type) {
         REDIS_REPLY_ARRAY,  REDIS_REPLY_INTEGER};
     RLOCK_ASSERT(step >= 0 && step < RLOCK__STEPS);
     return type == REDIS_REPLY_ERROR || type == types[step];
-}
-
-/* True if a step leaves without waiting for the answer to the one before. */
-static bool rlock__step_joins(int step) {
-    return step > RLOCK__STEP_NAME && step <= RLOCK__STEP_QUARANTINE;
 }
 
 static void rlock__conn_handshake(rlock__conn *conn);
@@ -222,7 +217,9 @@ static void rlock__conn_handshake(rlock__conn *conn) {
     if (!conn->step) {
         rlock__credentials_used(conn);
     }
-    while (conn->step < RLOCK__STEPS && (!conn->outstanding || rlock__step_joins(conn->step))) {
+    while (conn->step < RLOCK__STEPS &&
+           (!conn->outstanding || /* what follows the name waits for no answer */
+            (conn->step > RLOCK__STEP_NAME && conn->step <= RLOCK__STEP_QUARANTINE))) {
         if (last[conn->step]) {
             rlock__step_say(conn, conn->step, conn->step == RLOCK__STEP_AUTH ? user : NULL,
                             last[conn->step]);
@@ -286,18 +283,6 @@ static void rlock__conn_tend(rlock__conn *conn) {
     }
 }
 
-/* hiredis 0.14 takes a spurious event for an established connection: ask the socket first. */
-static bool rlock__conn_settled(const rlock__conn *conn) {
-    struct pollfd ask;
-    if (conn->state != RLOCK__CONN_OPENING) {
-        return true;
-    }
-    ask.fd = conn->fd;
-    ask.events = POLLOUT;
-    ask.revents = 0;
-    return poll(&ask, 1, 0) > 0;
-}
-
 static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
     RLOCK_ASSERT(conn->ac);
     rlock__conn_prepare(conn);
@@ -316,7 +301,11 @@ static void rlock__conn_visit(rlock__conn *conn, unsigned events) {
 
 static void rlock__conn_on_io(rlock_io *io, unsigned events) {
     rlock__conn *conn = RLOCK__OF(io, rlock__conn, io);
-    if (rlock__conn_settled(conn)) {
+    struct pollfd ask; /* hiredis 0.14 takes a spurious event for an established connection */
+    ask.fd = conn->fd;
+    ask.events = POLLOUT;
+    ask.revents = 0;
+    if (conn->state != RLOCK__CONN_OPENING || poll(&ask, 1, 0) > 0) {
         rlock__conn_visit(conn, events);
     }
 }

@@ -146,8 +146,10 @@ static size_t rlock__head_text(char *at, char kind, size_t count) {
 }
 
 static void rlock__put_count(rlock__redis *redis, char kind, size_t count) {
-    char line[24];
-    rlock__put(redis, line, rlock__head_text(line, kind, count));
+    char *at = rlock__put_at(redis, 23);
+    if (at) {
+        redis->length += rlock__head_text(at, kind, count);
+    }
 }
 
 RLOCK__NOINLINE static void rlock__put_command(rlock__redis *redis, size_t arguments) {

@@ -204,16 +204,15 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
+        if (command->count > 1) {
+            rlock__answer_batch(redis, command, reply);
+        } else if (command->requests[0]) {
+            rlock__answer_one(redis, command->requests[0], reply);
+        }
     }
-    if (reply && command->count > 1 && !redis->closing) {
-        rlock__answer_batch(redis, command, reply);
-    }
-    for (i = 0; i < command->count && !redis->closing && !(reply && command->count > 1); i++) {
-        rlock_request *request = command->requests[i];
-        if (request && reply) {
-            rlock__answer_one(redis, request, reply);
-        } else if (request) {
-            rlock__answer_unknown(redis, request);
+    for (i = 0; i < command->count && !reply && !redis->closing; i++) {
+        if (command->requests[i]) {
+            rlock__answer_unknown(redis, command->requests[i]);
         }
     }
     rlock__command_done(redis, command);
@@ -229,10 +228,9 @@ static bool rlock__batched(const rlock_request *request, const rlock_request *fi
 /* Takes the next request out of a queue, and the renewals behind it that can go with it. NULL: no
  * memory, and none is taken. */
 static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queue) {
-    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link);
+    rlock_request *first = RLOCK__OF(queue->next, rlock_request, store.link), *request;
     rlock__command *command = RLOCK__FIRST(&redis->spare, rlock__command, link);
-    size_t bytes = 0;
-    RLOCK_ASSERT(first->store.stage == RLOCK__QUEUED);
+    size_t bytes = first->key_len;
     if (command) {
         rlock__list_remove(&command->link);
     } else {
@@ -241,32 +239,33 @@ static rlock__command *rlock__command_take(rlock__redis *redis, rlock_link *queu
     if (!command) {
         return NULL;
     }
+    rlock__list_remove(&first->store.link);
     command->redis = redis;
+    command->one = first;
     command->requests = &command->one;
-    command->count = command->kept = 0;
+    command->count = 1;
+    command->kept = 0;
     command->op = first->op;
     command->encoding = RLOCK__AS_SCRIPT;
-    if (redis->batches != RLOCK__BATCHES_NONE && rlock__batched(first, first) &&
-        first->store.link.next != queue) {
-        if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) { /* else each alone */
-            command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
-        }
-        command->requests = command->batch ? command->batch : &command->one;
+    if (redis->batches == RLOCK__BATCHES_NONE || !rlock__batched(first, first) ||
+        rlock__list_empty(queue)) {
+        return command;
     }
-    do {
-        rlock_request *request = RLOCK__OF(queue->next, rlock_request, store.link);
-        bool like = rlock__batched(request, first);
-        bytes += request->key_len;
-        if (command->count && (!like || bytes > RLOCK__BATCH_BYTES)) {
-            break;
-        }
+    if (!command->batch && rlock__reserve(redis, RLOCK__BATCH_ROOM)) {
+        command->batch = (rlock_request **)RLOCK_MALLOC(RLOCK__BATCH * sizeof first);
+    }
+    if (!command->batch) {
+        return command; /* each alone */
+    }
+    command->batch[0] = first;
+    command->requests = command->batch;
+    while (command->count < RLOCK__BATCH &&
+           (request = RLOCK__FIRST(queue, rlock_request, store.link)) != NULL &&
+           rlock__batched(request, first) && bytes + request->key_len <= RLOCK__BATCH_BYTES) {
         rlock__list_remove(&request->store.link);
-        RLOCK_ASSERT(command->requests != &command->one || !command->count);
+        bytes += request->key_len;
         command->requests[command->count++] = request;
-        if (!like || command->requests == &command->one) {
-            break;
-        }
-    } while (!rlock__list_empty(queue) && command->count < RLOCK__BATCH);
+    }
     return command;
 }
 
@@ -414,7 +413,9 @@ static void rlock__redis_flush(void *state) {
         rlock__queue_send(redis, queue, now_us);
     }
 #if RLOCK__HAS_REPLICAS
-    rlock__sync_ask(redis);
+    if (redis->sync) {
+        rlock__sync_ask(redis);
+    }
 #endif
     rlock__conn_flush(&redis->commands);
     rlock__conn_flush(&redis->push);
@@ -517,7 +518,7 @@ static void rlock__redis_goodbye(rlock__redis *redis) {
     rlock_link *queue;
     RLOCK_ASSERT(redis->closing);
 #if RLOCK__HAS_REPLICAS
-    aside = usable && rlock__sync_out(redis) && rlock__conn_speaks(&redis->push);
+    aside = usable && redis->sync && redis->sync->out && rlock__conn_speaks(&redis->push);
     rlock__list_move(&redis->queues[RLOCK__URGENT], &redis->queues[RLOCK__PARKED]);
 #endif
     queue = rlock__redis_next(redis);
@@ -631,9 +632,9 @@ static const char *rlock__optional_fault(const rlock_config *config) {
 /* Returns what is wrong with what Redis alone understands of a configuration, or NULL; *detail: the
  * text that is meant. */
 static const char *rlock__redis_fault(const rlock_config *config, const char **detail) {
-    const char *host = config->host;
-    if (rlock__hiredis_fault(detail)) {
-        return rlock__hiredis_fault(detail);
+    const char *host = config->host, *fault = rlock__hiredis_fault(detail);
+    if (fault) {
+        return fault;
     }
     if (config->port < 0 || config->port > 65535 || config->database < 0) {
         return RLOCK__TEXT("config.port or config.database is out of range");

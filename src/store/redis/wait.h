@@ -222,7 +222,7 @@ static void rlock__on_synced(redisAsyncContext *ac, void *raw, void *data) {
  * unless one is out. The first waits until the push connection is there, or failed. */
 static void rlock__sync_ask(rlock__redis *redis) {
     rlock__sync *sync = redis->sync;
-    if (sync && sync->wanted && !sync->out && !sync->opens) {
+    if (sync->wanted && !sync->out && !sync->opens) {
         RLOCK_ASSERT(sync->replicas > 0 && sync->ms > 0);
         sync->wanted = false;
         rlock__put_words(redis, "WAIT", 2);
@@ -230,17 +230,6 @@ static void rlock__sync_ask(rlock__redis *redis) {
         rlock__put_number(redis, (uint64_t)sync->ms);
         sync->out = rlock__conn_say(&redis->commands, rlock__on_synced, NULL);
     }
-}
-
-/* The push connection is there, or failed. */
-static void rlock__sync_opened(rlock__redis *redis) {
-    if (redis->sync) {
-        redis->sync->opens = false;
-    }
-}
-
-static bool rlock__sync_out(const rlock__redis *redis) {
-    return redis->sync && redis->sync->out;
 }
 
 /* False: there is no memory. */
