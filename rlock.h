@@ -5965,10 +5965,15 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
+/* True if the key of a request is on its way to this node. */
+static bool rlock__request_asks(const rlock_request *request) {
+    return RLOCK__HAS_CLUSTER && request->store.own[RLOCK__ASKING];
+}
+
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
     RLOCK_ASSERT(command->count && command->requests[0]);
-    if (!command->requests[0]->store.own[RLOCK__ASKING]) {
+    if (!rlock__request_asks(command->requests[0])) {
         return true;
     }
     rlock__put_words(redis, "ASKING", 0);
@@ -5979,8 +5984,8 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
     RLOCK_ASSERT(command->redis == redis && command->count);
-    if (!sent && command->requests[0]
-                     ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
+    if (!sent &&
+        rlock__request_asks(command->requests[0])) { /* else another one would have asked */
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
@@ -6086,12 +6091,12 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->changes == RLOCK__CHANGES_CHANNELS;
+    return RLOCK__HAS_REDISSON && redis->changes == RLOCK__CHANGES_CHANNELS;
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    bool notifies = redis->notify == RLOCK__NOTIFY_ON;
+    bool notifies = RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_ON;
     unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (notifies ? RLOCK_PUSH_NOTIFICATIONS : 0u);
     RLOCK_ASSERT(!notifies || redis->subscribed);
     if (redis->pushing != what) {
@@ -6264,9 +6269,9 @@ static void rlock__conn_closed(rlock__conn *conn) {
         bool refused =
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->notify == RLOCK__NOTIFY_WANTED;
-        if (refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
+        if (RLOCK__HAS_KINDS && refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
             redis->notify = RLOCK__NOTIFY_REFUSED;
-        } else if (redis->notify == RLOCK__NOTIFY_ON) {
+        } else if (RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_ON) {
             redis->notify = RLOCK__NOTIFY_WANTED;
         }
         if (refused && !last) {
@@ -6898,7 +6903,8 @@ static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel)
 /* True for the name of the channel of a key. */
 static bool rlock__is_channel(const redisReply *text) {
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
-    return (size_t)text->len > head && memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
+    return RLOCK__HAS_REDISSON && (size_t)text->len > head &&
+           memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
 }
 
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
@@ -7919,7 +7925,7 @@ static void rlock__handshake_over(rlock__redis *redis) {
     redis->lost_id = 0;
     redis->changes = RLOCK__CHANGES_TRACKED;
     redis->shards_refused = false;
-    if (redis->notify == RLOCK__NOTIFY_REFUSED) {
+    if (RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_REFUSED) {
         redis->notify = RLOCK__NOTIFY_WANTED;
     }
     redis->batches = RLOCK__BATCHES_KNOWN;
@@ -8340,7 +8346,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
 
 /* Only a Sentinel can name a host here that is no address. */
 static void rlock__conn_resolve(rlock__conn *conn) {
-    if (!rlock__numeric(conn->endpoint->host)) {
+    if (RLOCK__HAS_SENTINEL && !rlock__numeric(conn->endpoint->host)) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
         return;
     }
@@ -17506,4 +17512,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 03762deb98a2c81e */
+/* tools/join makes this file of src/: edit that. Digest of all above: 7657c716990691de */

@@ -31,7 +31,7 @@ static void rlock__handshake_over(rlock__redis *redis) {
     redis->lost_id = 0;
     redis->changes = RLOCK__CHANGES_TRACKED;
     redis->shards_refused = false;
-    if (redis->notify == RLOCK__NOTIFY_REFUSED) {
+    if (RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_REFUSED) {
         redis->notify = RLOCK__NOTIFY_WANTED;
     }
     redis->batches = RLOCK__BATCHES_KNOWN;
@@ -452,7 +452,7 @@ static void rlock__conn_resolve(rlock__conn *conn) {
 
 /* Only a Sentinel can name a host here that is no address. */
 static void rlock__conn_resolve(rlock__conn *conn) {
-    if (!rlock__numeric(conn->endpoint->host)) {
+    if (RLOCK__HAS_SENTINEL && !rlock__numeric(conn->endpoint->host)) {
         rlock__conn_fail(conn, RLOCK_FAULT_DOWN, "a host name needs RLOCK_WITH_NAMES");
         return;
     }

@@ -245,10 +245,15 @@ static void rlock__on_asking(redisAsyncContext *ac, void *raw, void *data) {
     }
 }
 
+/* True if the key of a request is on its way to this node. */
+static bool rlock__request_asks(const rlock_request *request) {
+    return RLOCK__HAS_CLUSTER && request->store.own[RLOCK__ASKING];
+}
+
 /* Says ASKING right before a command, if its key is on its way to this node. */
 static bool rlock__command_asks(rlock__redis *redis, const rlock__command *command) {
     RLOCK_ASSERT(command->count && command->requests[0]);
-    if (!command->requests[0]->store.own[RLOCK__ASKING]) {
+    if (!rlock__request_asks(command->requests[0])) {
         return true;
     }
     rlock__put_words(redis, "ASKING", 0);
@@ -259,8 +264,8 @@ static bool rlock__command_asks(rlock__redis *redis, const rlock__command *comma
 static bool rlock__command_send(rlock__redis *redis, rlock__command *command, redisCallbackFn *fn) {
     bool sent = rlock__conn_send(&redis->commands, fn, command);
     RLOCK_ASSERT(command->redis == redis && command->count);
-    if (!sent && command->requests[0]
-                     ->store.own[RLOCK__ASKING]) { /* else another command would have asked */
+    if (!sent &&
+        rlock__request_asks(command->requests[0])) { /* else another one would have asked */
         rlock__conn_fail(&redis->commands, RLOCK_FAULT_NOMEM, "out of memory");
     }
     return sent;
@@ -366,12 +371,12 @@ static void rlock__conn_identify(rlock__conn *conn, const char *info) {
 }
 
 static bool rlock__by_channel(const rlock__redis *redis) {
-    return redis->changes == RLOCK__CHANGES_CHANNELS;
+    return RLOCK__HAS_REDISSON && redis->changes == RLOCK__CHANGES_CHANNELS;
 }
 
 static void rlock__redis_pushing(rlock__redis *redis) {
     bool on = redis->subscribed && (redis->tracked || rlock__by_channel(redis));
-    bool notifies = redis->notify == RLOCK__NOTIFY_ON;
+    bool notifies = RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_ON;
     unsigned what = (on ? RLOCK_PUSH_CHANGES : 0u) | (notifies ? RLOCK_PUSH_NOTIFICATIONS : 0u);
     RLOCK_ASSERT(!notifies || redis->subscribed);
     if (redis->pushing != what) {
@@ -544,9 +549,9 @@ static void rlock__conn_closed(rlock__conn *conn) {
         bool refused =
             was_ready && (why == RLOCK_FAULT_AUTH || (conn->refused && why != RLOCK_FAULT_BUSY));
         bool last = RLOCK__HAS_KINDS && redis->subscribed && redis->notify == RLOCK__NOTIFY_WANTED;
-        if (refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
+        if (RLOCK__HAS_KINDS && refused && redis->notify != RLOCK__NOTIFY_UNUSED) {
             redis->notify = RLOCK__NOTIFY_REFUSED;
-        } else if (redis->notify == RLOCK__NOTIFY_ON) {
+        } else if (RLOCK__HAS_KINDS && redis->notify == RLOCK__NOTIFY_ON) {
             redis->notify = RLOCK__NOTIFY_WANTED;
         }
         if (refused && !last) {

@@ -48,7 +48,8 @@ static void rlock__on_subscribed(rlock__redis *redis, const redisReply *channel)
 /* True for the name of the channel of a key. */
 static bool rlock__is_channel(const redisReply *text) {
     size_t head = sizeof RLOCK__CHANNEL_HEAD - 1;
-    return (size_t)text->len > head && memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
+    return RLOCK__HAS_REDISSON && (size_t)text->len > head &&
+           memcmp(text->str, RLOCK__CHANNEL_HEAD, head) == 0;
 }
 
 /* A message: [kind, channel, payload]. Of tracking the payload is the keys, or nil for all. */
