@@ -7548,8 +7548,8 @@ static const char *rlock__quarantine_text(const rlock__redis *redis, char *line)
     return line;
 }
 
-/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or is
- * refused. */
+/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or
+ * is refused. */
 static bool rlock__quarantine_keeps(rlock__redis *redis, rlock_request *request) {
     char line[RLOCK__LINE];
     bool waits = rlock__quarantine_waits(redis);
@@ -8951,6 +8951,8 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
+    }
+    if (reply && !redis->closing) { /* a log that was called may have freed the client */
         if (command->count > 1) {
             rlock__answer_batch(redis, command, reply);
         } else if (command->requests[0]) {
@@ -9082,9 +9084,13 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
-    sent = sent && rlock__command_leads(redis, command);
+    if (sent) {
+        sent = rlock__command_leads(redis, command);
+    }
     rlock__command_put(redis, command);
-    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
+    if (sent) {
+        sent = rlock__command_send(redis, command, rlock__on_reply);
+    }
     if (sent && command->tells) {
         redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
@@ -13315,7 +13321,7 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL: without one there are no rlock__waiters. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
-    RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
+    RLOCK_ASSERT(!gate->waiters || gate->waiters->list.next != &gate->waiters->list);
     return gate->waiters ? RLOCK__OF(gate->waiters->list.next, rlock__claim, link) : NULL;
 }
 
@@ -17512,4 +17518,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 7657c716990691de */
+/* tools/join makes this file of src/: edit that. Digest of all above: 6e33c764e94c203a */

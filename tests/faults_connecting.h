@@ -226,7 +226,8 @@ static void long_words_are_cut(void **state) {
     assert_int_equal(strcspn(kit_log_text, "\n"), 255);
     kit_log_text[0] = '\0';
     stage_begins();
-    rlock_client_log(stage_client(RLOCK_WIRE_STRING), RLOCK_LOG_INFO, host, "no room is left for this");
+    rlock_client_log(stage_client(RLOCK_WIRE_STRING), RLOCK_LOG_INFO, host,
+                     "no room is left for this");
     assert_int_equal(strcspn(kit_log_text, "\n"), 255);
 }
 

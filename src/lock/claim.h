@@ -360,7 +360,7 @@ static rlock__claim *rlock__holder(const rlock__gate *gate) {
 
 /* Returns the first waiter, or NULL: without one there are no rlock__waiters. */
 static rlock__claim *rlock__waiter(const rlock__gate *gate) {
-    RLOCK_ASSERT(!gate->waiters || gate->waiters->gate == gate);
+    RLOCK_ASSERT(!gate->waiters || gate->waiters->list.next != &gate->waiters->list);
     return gate->waiters ? RLOCK__OF(gate->waiters->list.next, rlock__claim, link) : NULL;
 }
 

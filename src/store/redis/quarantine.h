@@ -69,8 +69,8 @@ static const char *rlock__quarantine_text(const rlock__redis *redis, char *line)
     return line;
 }
 
-/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or is
- * refused. */
+/* True if an acquire is not sent now: it waits until it is known whether the server may grant, or
+ * is refused. */
 static bool rlock__quarantine_keeps(rlock__redis *redis, rlock_request *request) {
     char line[RLOCK__LINE];
     bool waits = rlock__quarantine_waits(redis);

@@ -204,6 +204,8 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
+    }
+    if (reply && !redis->closing) { /* a log that was called may have freed the client */
         if (command->count > 1) {
             rlock__answer_batch(redis, command, reply);
         } else if (command->requests[0]) {
@@ -335,9 +337,13 @@ static void rlock__queue_send(rlock__redis *redis, rlock_link *queue, int64_t se
     }
     sent = first->op != RLOCK_OP_ACQUIRE || /* room also for its release */
            rlock__reserve(redis, rlock__release_room(redis, first));
-    sent = sent && rlock__command_leads(redis, command);
+    if (sent) {
+        sent = rlock__command_leads(redis, command);
+    }
     rlock__command_put(redis, command);
-    sent = sent && rlock__command_send(redis, command, rlock__on_reply);
+    if (sent) {
+        sent = rlock__command_send(redis, command, rlock__on_reply);
+    }
     if (sent && command->tells) {
         redis->script_in_flight = rlock__script_of(redis, command->requests[0]);
     }
