@@ -8951,8 +8951,6 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
-    }
-    if (reply && !redis->closing) { /* a log that was called may have freed the client */
         if (command->count > 1) {
             rlock__answer_batch(redis, command, reply);
         } else if (command->requests[0]) {
@@ -17518,4 +17516,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 6e33c764e94c203a */
+/* tools/join makes this file of src/: edit that. Digest of all above: abf97290e87eb2ec */

@@ -143,7 +143,8 @@ static bool look_fault(int status, const char *words) {
     return false;
 }
 
-/* True if what is refused with these words may be done later, or by another node. */
+/* True if what is refused with these words may be done later, or by another node. What refuses only
+ * writes (READONLY, OOM, MISCONF, NOREPLICAS) no question meets. */
 static bool look_passes(const char *words) {
     static const char heads[] = " LOADING BUSY MASTERDOWN CLUSTERDOWN TRYAGAIN NOSCRIPT MOVED ASK ";
     char head[20];

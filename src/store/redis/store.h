@@ -204,8 +204,6 @@ static void rlock__on_reply(redisAsyncContext *ac, void *raw, void *data) {
     }
     if (reply && !redis->closing) {
         rlock__redis_astray(redis, reply);
-    }
-    if (reply && !redis->closing) { /* a log that was called may have freed the client */
         if (command->count > 1) {
             rlock__answer_batch(redis, command, reply);
         } else if (command->requests[0]) {
