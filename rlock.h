@@ -2899,18 +2899,20 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 8
-
-static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
+static const rlock__setting rlock__settings[] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
     RLOCK__SETTING(command_timeout_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 1000),
     RLOCK__SETTING(poll_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 250),
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
+#if RLOCK__HAS_REPLICAS || !RLOCK__HAS_REDIS || RLOCK__HAS_URL /* which may set them in vain */
     RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
     RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),
     RLOCK__SETTING(replicas_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 0),
+#endif
 };
+
+#define RLOCK__SETTINGS (int)(sizeof rlock__settings / sizeof rlock__settings[0])
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
                                              const rlock__setting *row) {
@@ -2943,10 +2945,32 @@ static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) 
     rlock__line_number(line, n, " to ", row->most);
 }
 
+/* Returns what is wrong with what the settings for replicas and quarantine are together, or NULL;
+ * puts the default that depends on another setting. */
+static const char *rlock__replicas_fault(rlock_config *config) {
+#if RLOCK__HAS_REPLICAS || !RLOCK__HAS_REDIS
+    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
+        return RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms");
+    }
+    if (!config->replicas_ms) {
+        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    }
+    return config->replicas && config->replicas_ms > config->command_timeout_ms / 3
+               ? RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least three "
+                             "times config.replicas_ms, which is at least 1")
+               : NULL;
+#else
+    return config->replicas || config->replicas_ms || config->quarantine_ms
+               ? RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS")
+               : NULL;
+#endif
+}
+
 /* Checks the numbers, then puts the defaults where there are none. False: the line says what is
  * wrong. */
 static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     const rlock__setting *row;
+    const char *wrong;
     for (row = rlock__settings; row < rlock__settings + RLOCK__SETTINGS; row++) {
         int64_t value = rlock__number(config, row);
         if (!rlock__within(value, row->least, row->most)) {
@@ -2955,23 +2979,12 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         }
         rlock__set_number(config, row, value ? value : row->standard);
     }
-    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
-        rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
-        return false;
-    }
     RLOCK_ASSERT(config->command_timeout_ms > 0 && config->poll_ms > 0);
-    if (!config->replicas_ms) {
-        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    wrong = rlock__replicas_fault(config);
+    if (wrong) {
+        rlock__line_add(line, 0, wrong, "");
     }
-    if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least "
-                                    "three times config.replicas_ms, which is at least 1"),
-                        "");
-        return false;
-    }
-    return true;
+    return wrong == NULL;
 }
 
 #if RLOCK__HAS_DESCRIPTIONS
@@ -9357,7 +9370,10 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
 /* Has the client hide the passwords of a configuration. */
 static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
     int status = rlock_client_hide(client, config->password);
-    return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
+    if (RLOCK__HAS_SENTINEL && status == RLOCK_OK) {
+        status = rlock_client_hide(client, config->sentinel_password);
+    }
+    return status;
 }
 
 /* Returns what is wrong with settings of parts that may be left out, or NULL. */
@@ -9365,11 +9381,6 @@ static const char *rlock__optional_fault(const rlock_config *config) {
 #if !RLOCK__HAS_REDISSON
     if (config->wire == RLOCK_WIRE_REDISSON) {
         return RLOCK__NEEDS("config.wire", "RLOCK_WITH_REDISSON");
-    }
-#endif
-#if !RLOCK__HAS_REPLICAS
-    if (config->replicas || config->quarantine_ms) {
-        return RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS");
     }
 #endif
 #if !RLOCK__HAS_SENTINEL && !RLOCK__HAS_CLUSTER
@@ -11220,16 +11231,17 @@ static int rlock__url_store(rlock_config *config, char *line) {
 }
 #endif
 
-/* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
- * say nothing of the client. *texts is what the caller frees once the store has copied it, also
- * after an error; the line says what is wrong. A store of another engine is the caller's. */
-static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+/* What this build says of each URL that it does not read. */
+#if RLOCK__HAS_REDIS
+#define RLOCK__URL_FAULT "config.url needs RLOCK_WITH_URL"
+#else
+#define RLOCK__URL_FAULT "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS"
+#endif
+
+#if RLOCK__HAS_URL || RLOCK__HAS_STORES
+static int rlock__url_take(rlock_config *config, bool member, char **texts, char *line) {
     const char *wrong = "config.url cannot be combined with config.store";
     const char *at;
-    *texts = NULL;
-    if (!config->url) {
-        return RLOCK_OK;
-    }
     for (at = config->url; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == 127) {
             rlock__line_add(
@@ -11253,15 +11265,31 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #endif
 #if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
-#elif !RLOCK__HAS_REDIS
-        wrong = "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS";
 #else
-        wrong = "config.url needs RLOCK_WITH_URL";
+        (void)texts;
+        wrong = RLOCK__URL_FAULT;
 #endif
     }
-    (void)member;
     rlock__line_add(line, 0, wrong, "");
     return RLOCK_ERR_ARG;
+}
+#endif
+
+/* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
+ * say nothing of the client. *texts is what the caller frees once the store has copied it, also
+ * after an error; the line says what is wrong. A store of another engine is the caller's. */
+static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+    *texts = NULL;
+    if (!config->url) {
+        return RLOCK_OK;
+    }
+#if RLOCK__HAS_URL || RLOCK__HAS_STORES
+    return rlock__url_take(config, member, texts, line);
+#else
+    (void)member;
+    rlock__line_add(line, 0, RLOCK__URL_FAULT, "");
+    return RLOCK_ERR_ARG;
+#endif
 }
 
 #if RLOCK__HAS_QUORUM || RLOCK__HAS_CLUSTER
@@ -12591,7 +12619,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     quorum->timeout_ms = config->command_timeout_ms;
     quorum->poll_ms = config->poll_ms;
     quorum->servers = (rlock__server *)(void *)(quorum + 1);
-    quorum->gives_back = config->replicas > 0;
+    quorum->gives_back = RLOCK__HAS_REPLICAS && config->replicas > 0;
     quorum->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     quorum->count = members->count;
     quorum->need = members->count / 2 + 1;
@@ -17516,4 +17544,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: abf97290e87eb2ec */
+/* tools/join makes this file of src/: edit that. Digest of all above: 72004166e02b24e2 */

@@ -62,11 +62,6 @@ static int setup_none_up(void **state) {
     return setup_with(0, 0);
 }
 
-static int setup_replicated(void **state) {
-    (void)state;
-    return setup_with(SERVERS, 1);
-}
-
 static int teardown(void **state) {
     (void)state;
     if (!virtual_torn(&g.loop)) {
@@ -254,6 +249,12 @@ static uint64_t asked_anew(void) {
     return before;
 }
 
+#if RLOCK__HAS_REPLICAS
+static int setup_replicated(void **state) {
+    (void)state;
+    return setup_with(SERVERS, 1);
+}
+
 /* The same where the answer was not waited for: a server that waits for replicas may be releasing
  * what it granted. */
 static void token_that_a_server_may_have_spent_is_not_used_again(void **state) {
@@ -264,6 +265,7 @@ static void token_that_a_server_may_have_spent_is_not_used_again(void **state) {
     reply(RLOCK_OP_RELEASE, 4, 1, gone());
     assert_true(scripted_need(&servers[4], RLOCK_OP_ACQUIRE)->token != before);
 }
+#endif
 
 static void token_of_a_late_vote_is_asked_for_again_where_nothing_is_given_back(void **state) {
     uint64_t before = asked_anew();
@@ -1613,8 +1615,10 @@ int main(int argc, char **argv) {
         CASE(validity_is_of_the_earliest_of_the_best_majority),
         CASE(token_that_was_given_back_is_not_used_again),
         CASE(token_that_a_server_has_spent_is_not_used_again),
+#if RLOCK__HAS_REPLICAS
         cmocka_unit_test_setup_teardown(token_that_a_server_may_have_spent_is_not_used_again,
                                         setup_replicated, teardown),
+#endif
         CASE(token_of_a_late_vote_is_asked_for_again_where_nothing_is_given_back),
         CASE(refusal_gives_the_votes_back_at_once),
         CASE(time_left_is_when_a_majority_can_be_free),

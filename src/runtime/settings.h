@@ -24,18 +24,20 @@ typedef struct rlock__setting { /* a field of rlock_config; zero stands for its 
 #define RLOCK__SETTING(name, type, least, most, standard) \
     { #name, most, standard, offsetof(rlock_config, name), least, type }
 
-#define RLOCK__SETTINGS 8
-
-static const rlock__setting rlock__settings[RLOCK__SETTINGS] = {
+static const rlock__setting rlock__settings[] = {
     RLOCK__SETTING(watchdog_lease_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 30000),
     RLOCK__SETTING(command_timeout_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 1000),
     RLOCK__SETTING(poll_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 250),
     RLOCK__SETTING(drift_permille, RLOCK__INT, 1, 500, 10),
     RLOCK__SETTING(handovers, RLOCK__INT, -1, 4096, 256),
+#if RLOCK__HAS_REPLICAS || !RLOCK__HAS_REDIS || RLOCK__HAS_URL /* which may set them in vain */
     RLOCK__SETTING(quarantine_ms, RLOCK__INT64, RLOCK_LEASE_MIN_MS, RLOCK_LEASE_MAX_MS, 0),
     RLOCK__SETTING(replicas, RLOCK__INT, 1, 100, 0),
     RLOCK__SETTING(replicas_ms, RLOCK__INT64, 1, RLOCK_LEASE_MAX_MS, 0),
+#endif
 };
+
+#define RLOCK__SETTINGS (int)(sizeof rlock__settings / sizeof rlock__settings[0])
 
 RLOCK__NOINLINE static int64_t rlock__number(const rlock_config *config,
                                              const rlock__setting *row) {
@@ -68,10 +70,32 @@ static void rlock__line_limits(char *line, size_t n, const rlock__setting *row) 
     rlock__line_number(line, n, " to ", row->most);
 }
 
+/* Returns what is wrong with what the settings for replicas and quarantine are together, or NULL;
+ * puts the default that depends on another setting. */
+static const char *rlock__replicas_fault(rlock_config *config) {
+#if RLOCK__HAS_REPLICAS || !RLOCK__HAS_REDIS
+    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
+        return RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms");
+    }
+    if (!config->replicas_ms) {
+        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    }
+    return config->replicas && config->replicas_ms > config->command_timeout_ms / 3
+               ? RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least three "
+                             "times config.replicas_ms, which is at least 1")
+               : NULL;
+#else
+    return config->replicas || config->replicas_ms || config->quarantine_ms
+               ? RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS")
+               : NULL;
+#endif
+}
+
 /* Checks the numbers, then puts the defaults where there are none. False: the line says what is
  * wrong. */
 static bool rlock__numbers_resolve(rlock_config *config, char *line) {
     const rlock__setting *row;
+    const char *wrong;
     for (row = rlock__settings; row < rlock__settings + RLOCK__SETTINGS; row++) {
         int64_t value = rlock__number(config, row);
         if (!rlock__within(value, row->least, row->most)) {
@@ -80,23 +104,12 @@ static bool rlock__numbers_resolve(rlock_config *config, char *line) {
         }
         rlock__set_number(config, row, value ? value : row->standard);
     }
-    if (config->quarantine_ms && config->watchdog_lease_ms > config->quarantine_ms) {
-        rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.watchdog_lease_ms is above config.quarantine_ms"), "");
-        return false;
-    }
     RLOCK_ASSERT(config->command_timeout_ms > 0 && config->poll_ms > 0);
-    if (!config->replicas_ms) {
-        config->replicas_ms = config->command_timeout_ms < 4 ? 1 : config->command_timeout_ms / 4;
+    wrong = rlock__replicas_fault(config);
+    if (wrong) {
+        rlock__line_add(line, 0, wrong, "");
     }
-    if (config->replicas && config->replicas_ms > config->command_timeout_ms / 3) {
-        rlock__line_add(line, 0,
-                        RLOCK__TEXT("config.replicas: config.command_timeout_ms must be at least "
-                                    "three times config.replicas_ms, which is at least 1"),
-                        "");
-        return false;
-    }
-    return true;
+    return wrong == NULL;
 }
 
 #endif /* RLOCK_RUNTIME_SETTINGS_H */

@@ -58,16 +58,17 @@ static int rlock__url_store(rlock_config *config, char *line) {
 }
 #endif
 
-/* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
- * say nothing of the client. *texts is what the caller frees once the store has copied it, also
- * after an error; the line says what is wrong. A store of another engine is the caller's. */
-static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+/* What this build says of each URL that it does not read. */
+#if RLOCK__HAS_REDIS
+#define RLOCK__URL_FAULT "config.url needs RLOCK_WITH_URL"
+#else
+#define RLOCK__URL_FAULT "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS"
+#endif
+
+#if RLOCK__HAS_URL || RLOCK__HAS_STORES
+static int rlock__url_take(rlock_config *config, bool member, char **texts, char *line) {
     const char *wrong = "config.url cannot be combined with config.store";
     const char *at;
-    *texts = NULL;
-    if (!config->url) {
-        return RLOCK_OK;
-    }
     for (at = config->url; *at; at++) {
         if ((unsigned char)*at < ' ' || *at == 127) {
             rlock__line_add(
@@ -91,15 +92,31 @@ static int rlock__url_resolve(rlock_config *config, bool member, char **texts, c
 #endif
 #if RLOCK__HAS_URL
         return rlock__url_read(config, member, texts, line);
-#elif !RLOCK__HAS_REDIS
-        wrong = "config.url: unsupported scheme in this build, which has RLOCK_NO_REDIS";
 #else
-        wrong = "config.url needs RLOCK_WITH_URL";
+        (void)texts;
+        wrong = RLOCK__URL_FAULT;
 #endif
     }
-    (void)member;
     rlock__line_add(line, 0, wrong, "");
     return RLOCK_ERR_ARG;
+}
+#endif
+
+/* Puts what config->url says into the other fields. `member`: it is a server's of a quorum, and may
+ * say nothing of the client. *texts is what the caller frees once the store has copied it, also
+ * after an error; the line says what is wrong. A store of another engine is the caller's. */
+static int rlock__url_resolve(rlock_config *config, bool member, char **texts, char *line) {
+    *texts = NULL;
+    if (!config->url) {
+        return RLOCK_OK;
+    }
+#if RLOCK__HAS_URL || RLOCK__HAS_STORES
+    return rlock__url_take(config, member, texts, line);
+#else
+    (void)member;
+    rlock__line_add(line, 0, RLOCK__URL_FAULT, "");
+    return RLOCK_ERR_ARG;
+#endif
 }
 
 #endif /* RLOCK_STORE_DEFAULT_H */

@@ -610,7 +610,10 @@ RLOCK__NOINLINE static bool rlock__tls_lacks(const rlock_tls *tls) {
 /* Has the client hide the passwords of a configuration. */
 static int rlock__redis_hide(rlock_client *client, const rlock_config *config) {
     int status = rlock_client_hide(client, config->password);
-    return status == RLOCK_OK ? rlock_client_hide(client, config->sentinel_password) : status;
+    if (RLOCK__HAS_SENTINEL && status == RLOCK_OK) {
+        status = rlock_client_hide(client, config->sentinel_password);
+    }
+    return status;
 }
 
 /* Returns what is wrong with settings of parts that may be left out, or NULL. */
@@ -618,11 +621,6 @@ static const char *rlock__optional_fault(const rlock_config *config) {
 #if !RLOCK__HAS_REDISSON
     if (config->wire == RLOCK_WIRE_REDISSON) {
         return RLOCK__NEEDS("config.wire", "RLOCK_WITH_REDISSON");
-    }
-#endif
-#if !RLOCK__HAS_REPLICAS
-    if (config->replicas || config->quarantine_ms) {
-        return RLOCK__NEEDS("config.replicas or config.quarantine_ms", "RLOCK_WITH_REPLICAS");
     }
 #endif
 #if !RLOCK__HAS_SENTINEL && !RLOCK__HAS_CLUSTER
