@@ -2798,7 +2798,7 @@ int rlock_name_resolve(rlock_client *client, rlock_name *name, const char *host)
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
 /* A token as others see it, without a NUL; returns its length. `id` is its client's. */
-static size_t rlock__token(const char *id, char *text, uint64_t number) {
+RLOCK__NOINLINE static size_t rlock__token(const char *id, char *text, uint64_t number) {
     memcpy(text, id, RLOCK__TOKEN_HEAD - 1);
     text[RLOCK__TOKEN_HEAD - 1] = ':';
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);
@@ -5506,7 +5506,7 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
 #define RLOCK__NO_CUT (UINT64_C(1) << 52) /* ms: no time to live is as long */
 
 /* To what a renewal may cut a time to live. */
-static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
     rlock__put_number(redis, request->longest_ms ? (uint64_t)request->longest_ms : RLOCK__NO_CUT);
 }
 
@@ -5834,7 +5834,7 @@ static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *t
 }
 
 /* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
-static rlock_fault rlock__why_down(const char *text) {
+RLOCK__NOINLINE static rlock_fault rlock__why_down(const char *text) {
     rlock_fault fault = rlock__classify(text);
     return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
 }
@@ -6325,7 +6325,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
     }
 }
 
-static void rlock__reply_refused(rlock__conn *conn) {
+RLOCK__NOINLINE static void rlock__reply_refused(rlock__conn *conn) {
     rlock__conn_error(conn, RLOCK_FAULT_DOWN, "unexpected reply");
 }
 
@@ -9244,7 +9244,7 @@ static bool rlock__conn_speaks(const rlock__conn *conn) {
 }
 
 /* Sends what was formatted last, of whose answer nobody hears. */
-static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+RLOCK__NOINLINE static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
     RLOCK_ASSERT(redis->closing);
     rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
     if (aside) {
@@ -13183,7 +13183,7 @@ static const rlock_terms *rlock__terms_of(const rlock *lock) {
 }
 
 /* What a handle is about to tell goes before what its claim is about to do. */
-static rlock__state rlock__state_of(const rlock *lock) {
+RLOCK__NOINLINE static rlock__state rlock__state_of(const rlock *lock) {
     static const uint8_t by_event[] = {/* [rlock_event_kind] */
                                        RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
                                        RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
@@ -13269,7 +13269,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
-static const char *rlock__unsent_text(const rlock_client *client) {
+RLOCK__NOINLINE static const char *rlock__unsent_text(const rlock_client *client) {
     return client->up ? "an earlier request has not been answered yet" : client->fault_text;
 }
 
@@ -17544,4 +17544,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 72004166e02b24e2 */
+/* tools/join makes this file of src/: edit that. Digest of all above: 7ed728da6490f5cc */

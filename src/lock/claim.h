@@ -196,7 +196,7 @@ static const rlock_terms *rlock__terms_of(const rlock *lock) {
 }
 
 /* What a handle is about to tell goes before what its claim is about to do. */
-static rlock__state rlock__state_of(const rlock *lock) {
+RLOCK__NOINLINE static rlock__state rlock__state_of(const rlock *lock) {
     static const uint8_t by_event[] = {/* [rlock_event_kind] */
                                        RLOCK__IDLE_STATE, RLOCK__WAITING_STATE, RLOCK__IDLE_STATE,
                                        RLOCK__RELEASING_STATE, RLOCK__LOST_STATE};
@@ -282,7 +282,7 @@ static int64_t rlock__since(const rlock__claim *held) {
 }
 
 /* Returns why a request has not left: the words of the store, or what stands before it. */
-static const char *rlock__unsent_text(const rlock_client *client) {
+RLOCK__NOINLINE static const char *rlock__unsent_text(const rlock_client *client) {
     return client->up ? "an earlier request has not been answered yet" : client->fault_text;
 }
 

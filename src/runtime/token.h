@@ -14,7 +14,7 @@
 #define RLOCK__TOKEN_MAX (RLOCK__TOKEN_HEAD + 20) /* with the number after it */
 
 /* A token as others see it, without a NUL; returns its length. `id` is its client's. */
-static size_t rlock__token(const char *id, char *text, uint64_t number) {
+RLOCK__NOINLINE static size_t rlock__token(const char *id, char *text, uint64_t number) {
     memcpy(text, id, RLOCK__TOKEN_HEAD - 1);
     text[RLOCK__TOKEN_HEAD - 1] = ':';
     return RLOCK__TOKEN_HEAD + rlock__digits(text + RLOCK__TOKEN_HEAD, number);

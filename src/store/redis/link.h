@@ -101,7 +101,7 @@ static void rlock__conn_fail(rlock__conn *conn, rlock_fault fault, const char *t
 }
 
 /* A server that is full says so in a last reply, which hiredis gives as the connection's error. */
-static rlock_fault rlock__why_down(const char *text) {
+RLOCK__NOINLINE static rlock_fault rlock__why_down(const char *text) {
     rlock_fault fault = rlock__classify(text);
     return fault == RLOCK_FAULT_OTHER ? RLOCK_FAULT_DOWN : fault;
 }
@@ -592,7 +592,7 @@ static void rlock__conn_closed(rlock__conn *conn) {
     }
 }
 
-static void rlock__reply_refused(rlock__conn *conn) {
+RLOCK__NOINLINE static void rlock__reply_refused(rlock__conn *conn) {
     rlock__conn_error(conn, RLOCK_FAULT_DOWN, "unexpected reply");
 }
 

@@ -340,7 +340,7 @@ static void rlock__put_head(rlock__redis *redis, const rlock_request *request, u
 #define RLOCK__NO_CUT (UINT64_C(1) << 52) /* ms: no time to live is as long */
 
 /* To what a renewal may cut a time to live. */
-static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
+RLOCK__NOINLINE static void rlock__put_cut(rlock__redis *redis, const rlock_request *request) {
     rlock__put_number(redis, request->longest_ms ? (uint64_t)request->longest_ms : RLOCK__NO_CUT);
 }
 

@@ -484,7 +484,7 @@ static bool rlock__conn_speaks(const rlock__conn *conn) {
 }
 
 /* Sends what was formatted last, of whose answer nobody hears. */
-static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
+RLOCK__NOINLINE static void rlock__goodbye_say(rlock__redis *redis, bool aside) {
     RLOCK_ASSERT(redis->closing);
     rlock__conn_send(&redis->commands, rlock__on_nothing, NULL);
     if (aside) {
