@@ -22,7 +22,7 @@ static void read_it(const char *url) {
     config.url = url;
     status = rlock__url_resolve(&config, false, &texts, line);
     must(status == (line[0] == 0 ? RLOCK_OK : RLOCK_ERR_ARG), url, line);
-    must(line[0] == 0 || strncmp(line, "config.url: ", 12) == 0, url, line);
+    must(line[0] == 0 || strncmp(line, "config.url", 10) == 0, url, line);
     must(strlen(line) < sizeof line - 1 || strlen(url) > 100, url, line);
     must(strstr(line, SECRET) == NULL, url, line);
     if (status == RLOCK_OK) {
