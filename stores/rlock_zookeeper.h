@@ -1806,8 +1806,8 @@ static inline void rlock__zk_fire(rlock_timer *timer) {
         return;
     }
     if (!zk->up && zk->heard_us + rlock__zk_patience_us(zk) <= now_us) {
-        /* A server that has lost its data refuses the session and never says that it has expired;
-         * and a name may mean another address by now. */
+        /* A server that comes back says so too: each attempt has a handle of its own, which has
+         * seen no change that the server does not know. */
         rlock__zk_ended(zk);
         return;
     }
