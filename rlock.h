@@ -1808,7 +1808,7 @@ static size_t rlock__secret_span(const rlock__secret *secret, const char *text, 
     size_t span = rlock__secret_at(secret, text, at), i;
     for (i = 1; i < span; i++) {
         size_t more = rlock__secret_at(secret, text, at + i);
-        span = more && i + more > span ? i + more : span;
+        span = i + more > span ? i + more : span;
     }
     return span;
 }
@@ -11669,7 +11669,8 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
-    if (op == RLOCK_OP_INSPECT && round) {
+    RLOCK_ASSERT(op < RLOCK_OP_INSPECT || round); /* behind its round a question is given back */
+    if (op == RLOCK_OP_INSPECT) {
         ask->flags = round->flags;
     }
     ask->lease_ms = lease_ms;
@@ -12384,7 +12385,8 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
     }
     quorum->up = false;
     fault = rlock__quorum_fault(quorum, faults);
-    for (i = 0; server->fault != fault && i < quorum->count; i++) { /* the words of that fault */
+    for (i = 0; server->fault != fault; i++) { /* the words of that fault */
+        RLOCK_ASSERT(i < quorum->count);
         if (quorum->servers[i].where == RLOCK__SERVER_DOWN && quorum->servers[i].fault == fault) {
             server = &quorum->servers[i];
         }
@@ -14020,11 +14022,11 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     const rlock__item *item;
     uint32_t i;
     RLOCK_ASSERT(client->life != RLOCK__CLOSED);
-    RLOCK_ASSERT(!gate->tracked || client->tracked);
-    if (on && !gate->tracked) {
-        client->tracked++;
-    } else if (!on && gate->tracked) {
+    RLOCK_ASSERT((on || gate->tracked) && (!gate->tracked || client->tracked));
+    if (!on) {
         client->tracked--;
+    } else if (!gate->tracked) {
+        client->tracked++;
     }
     gate->tracked = on;
     for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {
@@ -15599,11 +15601,9 @@ static int64_t rlock__read_clock(const rlock *lock) {
 }
 
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
-    int64_t left_us;
     RLOCK_ASSERT(lock->claim);
-    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING);
-    left_us = lock->claim->until_us - now_us;
-    return left_us > 0 ? left_us / 1000 : 0;
+    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING && lock->claim->until_us > now_us);
+    return (lock->claim->until_us - now_us) / 1000;
 }
 
 static void rlock__op_deliver(rlock__ready *ready, char **words) {
@@ -17334,15 +17334,14 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
     if ((client->store->can & what) == what) {
         return true;
     }
-    if (client->life != RLOCK__CLOSED) {
-        rlock_client_log(
-            client, RLOCK_LOG_ERROR,
-            what == RLOCK_STORE_STAYS
-                ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
-                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
-                              "acquired a token can use it"),
-            NULL);
-    }
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED); /* where nothing is held, nor adopted */
+    rlock_client_log(
+        client, RLOCK_LOG_ERROR,
+        what == RLOCK_STORE_STAYS
+            ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
+            : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
+                          "acquired a token can use it"),
+        NULL);
     return false;
 }
 
@@ -17544,4 +17543,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 7ed728da6490f5cc */
+/* tools/join makes this file of src/: edit that. Digest of all above: 1e18d5932ebccb06 */

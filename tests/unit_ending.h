@@ -353,6 +353,97 @@ static void drain_ends_a_grant_that_was_not_reported_as_closed(void **state) {
     SAME(g.done_count, 1);
 }
 
+static void drain_here(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    owner->react = NULL;
+    SAME(rlock_client_drain(g.client, 0, on_done, &g), RLOCK_OK);
+}
+
+static void drain_in_a_callback_ends_the_grant_that_was_to_be_reported_next(void **state) {
+    struct owner *holds = handle("a"), *next = handle("b");
+    (void)state;
+    SAME(owner_acquire(holds, 0, 60000), RLOCK_OK);
+    SAME(owner_acquire(next, 0, 60000), RLOCK_OK);
+    holds->react = drain_here;
+    scripted_settle(&g.store);
+    SAME(holds->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(next->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
+    assert_true(rlock_is_held(holds->lock));
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    SAME(g.done_count, 0);
+    SAME(owner_release(holds), RLOCK_OK);
+    idle();
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+}
+
+static void drain_that_is_cut_short_needs_no_callback(void **state) {
+    struct owner *holds = holder("key", 60000);
+    (void)state;
+    always(RLOCK_OP_RELEASE, scripted_done());
+    SAME(rlock_client_drain(g.client, 60000, NULL, NULL), RLOCK_OK);
+    SAME(rlock_client_shutdown(g.client, 0, on_done, &g), RLOCK_OK);
+    idle();
+    SAME(holds->seen[RLOCK_LOST].reason, RLOCK_REASON_CLOSED);
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+}
+
+static void shut_down_here(struct owner *owner, const rlock_event *event) {
+    (void)event;
+    owner->react = NULL;
+    SAME(rlock_client_shutdown(g.client, 0, on_done, &g), RLOCK_OK);
+}
+
+/* The release of the second has ended too by then, so that nothing is left to be waited for. */
+static void shutdown_in_a_callback_is_done_behind_what_follows_the_next_one(void **state) {
+    struct owner *first = holder("a", 60000), *second = holder("b", 60000);
+    (void)state;
+    SAME(owner_release(first), RLOCK_OK);
+    SAME(owner_release(second), RLOCK_OK);
+    SAME(owner_acquire(second, 0, 60000), RLOCK_OK);
+    first->react = shut_down_here;
+    scripted_settle(&g.store);
+    SAME(first->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(second->seen[RLOCK_RELEASED].status, RLOCK_OK);
+    SAME(second->seen[RLOCK_ACQUIRED].count, 2);
+    SAME(second->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_CLOSED);
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
+    assert_true(g.done_order > second->seen[RLOCK_ACQUIRED].order);
+    nothing_is_left_on_the_loop();
+}
+
+static struct {
+    rlock_timer timers[2];
+    int fired;
+} plans; /* of something that is built on handles */
+
+static void plan_ends(rlock_timer *timer) {
+    (void)timer;
+    plans.fired++;
+    rlock_timer_set(g.client, &plans.timers[0], -1);
+    rlock_timer_set(g.client, &plans.timers[1], -1);
+}
+
+static void shutdown_fires_no_timer_that_one_before_it_has_stopped(void **state) {
+    int i;
+    (void)state;
+    memset(&plans, 0, sizeof plans);
+    for (i = 0; i < 2; i++) {
+        SAME(rlock_timer_add(g.client, &plans.timers[i], plan_ends), RLOCK_OK);
+        rlock_timer_set(g.client, &plans.timers[i], now_us() + 60000000);
+    }
+    SAME(rlock_client_shutdown(g.client, 0, on_done, &g), RLOCK_OK);
+    idle();
+    SAME(plans.fired, 1);
+    SAME(g.done_count, 1);
+    nothing_is_left_on_the_loop();
+    for (i = 0; i < 2; i++) {
+        rlock_timer_drop(g.client, &plans.timers[i]);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------
  * Idle.
  */

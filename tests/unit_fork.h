@@ -10,6 +10,9 @@ static int child_of_fork(struct owner *owner) {
     rlock *lock = NULL, *mine = owner->lock;
     size_t requests = g.store.count, live = virtual_memory.live;
     int check = 1;
+#if RLOCK__HAS_TOKENS
+    char text[RLOCK_TOKEN_MAX];
+#endif
 #define CHILD(condition)    \
     do {                    \
         if (!(condition)) { \
@@ -30,6 +33,9 @@ static int child_of_fork(struct owner *owner) {
     CHILD(rlock_remaining_ms(mine) == 0);
     CHILD(rlock_fence(mine) == 0);
     CHILD(rlock_hold_count(mine) == 0);
+#if RLOCK__HAS_TOKENS
+    CHILD(rlock_token(mine, text, sizeof text) == RLOCK_ERR_STATE && text[0] == 0);
+#endif
     rlock_on_timer(g.client);
     rlock_free(mine);
     rlock_client_free(g.client);
@@ -357,6 +363,32 @@ static void child_that_returns_from_a_hook_it_forked_in_does_nothing(void **stat
     BETWEEN(g.store.flushes - forked.flushes, 2, 3);
     rlock_timer_drop(g.client, &first);
     rlock_timer_drop(g.client, &second);
+}
+
+/* A store that is closed reports its connections to on_event, which may fork. */
+static void close_that_forks(void *state) {
+    fork_here();
+    if (forked.child > 0) {
+        scripted_close(state);
+    }
+}
+
+static void child_of_the_close_at_the_end_of_a_shutdown_is_not_notified_of_it(void **state) {
+    int status = 0;
+    (void)state;
+    memset(&forked, 0, sizeof forked);
+    g.store.store.close = close_that_forks;
+    SAME(rlock_client_shutdown(g.client, 1000, on_done, &g), RLOCK_OK);
+    idle();
+    if (forked.done && forked.child == 0) {
+        _exit(child_went_on() | (g.done_count ? 32 : 0));
+    }
+    assert_true(forked.done && forked.child > 0);
+    SAME(waitpid(forked.child, &status, 0), forked.child);
+    assert_true(WIFEXITED(status));
+    SAME(WEXITSTATUS(status), 0);
+    SAME(g.done_count, 1);
+    SAME(g.done_status, RLOCK_OK);
 }
 
 #endif /* TESTS_UNIT_FORK_H */

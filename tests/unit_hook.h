@@ -503,6 +503,7 @@ static void foreign_text_is_shown_as_what_it_is(void **state) {
          "2J\xff",
          "\\x9b2J\\xff"},                                      /* no UTF-8 */
         {"\xc0\x80\xed\xa0\x80", "\\xc0\\x80\\xed\\xa0\\x80"}, /* nor are these */
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},          /* behind the last character */
         {"cut \xe2\x80", "cut \\xe2\\x80"},
     };
     size_t i;

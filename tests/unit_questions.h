@@ -182,6 +182,125 @@ static void answered_question_is_not_ended_again(void **state) {
     SAME(told.count, 1);
 }
 
+/* The loop stalled: its answer and the end of the shutdown's time are found in one turn. */
+static void question_that_was_answered_is_not_ended_by_the_end_of_a_shutdown(void **state) {
+    rlock_info info;
+    (void)state;
+    ask_about(RLOCK_KIND_FAIR, "key");
+    SAME(rlock_client_shutdown(g.client, 500, on_done, &g), RLOCK_OK);
+    scripted_answer(&g.store, need(RLOCK_OP_INSPECT), scripted_info(&info));
+    stall_ms(600);
+    idle();
+    SAME(told.count, 1);
+    SAME(told.info.status, RLOCK_OK);
+    SAME(told.info.holders, 2);
+    SAME(g.done_count, 1);
+}
+
+#if RLOCK__HAS_DESCRIPTIONS
+
+/* What a question was answered with, of which nothing is valid behind its callback. */
+static void on_description(rlock_client *client, const rlock_info *info, void *user) {
+    size_t i;
+    assert_ptr_equal(client, g.client);
+    assert_ptr_equal(user, &told);
+    told.count++;
+    told.info = *info;
+    snprintf(told.text, sizeof told.text, "%s", info->untold != NULL ? info->untold : "");
+    snprintf(told.token, sizeof told.token, "%s", info->token != NULL ? info->token : "");
+    for (i = 0; i < info->who_count; i++) {
+        assert_string_equal(info->who[i].token, i == 0 ? "one" : "other");
+        SAME(info->who[i].description != NULL, i == 0);
+        SAME(info->who[i].waits, i == 1);
+    }
+}
+
+static int describe(void) {
+    rlock_options options = options_for("key");
+    memset(&told, 0, sizeof told);
+    return rlock_describe(g.client, &options, on_description, &told);
+}
+
+static rlock_answer scripted_list(rlock_info *info) {
+    static rlock_who who[2];
+    rlock_answer answer = scripted_info(info);
+    who[0].token = "one";
+    who[0].token_len = 3;
+    who[0].description = "node \x1b 7";
+    who[1].token = "other";
+    who[1].token_len = 5;
+    who[1].waits = true;
+    info->who = who;
+    info->who_count = 2;
+    return answer;
+}
+
+static void list_of_holders_is_told_or_why_there_is_none(void **state) {
+    rlock_info info;
+    rlock_answer answer;
+    (void)state;
+    SAME(describe(), RLOCK_OK);
+    SAME(need(RLOCK_OP_INSPECT)->flags, RLOCK_REQUEST_DESCRIBE);
+    reply(RLOCK_OP_INSPECT, scripted_list(&info));
+    SAME(told.info.status, RLOCK_OK);
+    SAME(told.info.who_count, 2);
+    assert_string_equal(told.text, "");
+    assert_string_equal(told.token, "who?me");
+    SAME(describe(), RLOCK_OK);
+    answer = scripted_info(&info);
+    info.untold = "NOPERM of CLIENT LIST";
+    reply(RLOCK_OP_INSPECT, answer);
+    SAME(told.info.who_count, 0);
+    assert_string_equal(told.text, "NOPERM of CLIENT LIST");
+}
+
+/* There is somebody, and the store does not say who; or there is nobody. */
+static void store_that_lists_nobody_where_somebody_is_does_not_list(void **state) {
+    static const char *const words = "this store does not list holders";
+    int there;
+    (void)state;
+    for (there = 0; there < 4; there++) { /* bits: a holder, a waiter */
+        rlock_info info;
+        rlock_answer answer;
+        SAME(describe(), RLOCK_OK);
+        answer = scripted_info(&info);
+        info.holders = there & 1;
+        info.waiters = there >> 1;
+        reply(RLOCK_OP_INSPECT, answer);
+        SAME(told.info.status, RLOCK_OK);
+        SAME(told.info.who_count, 0);
+        assert_null(told.info.who);
+#if RLOCK__HAS_TEXTS
+        assert_string_equal(told.text, there ? words : "");
+#else
+        (void)words;
+#endif
+    }
+}
+
+static void list_without_memory_ends_its_question_as_such(void **state) {
+    rlock_info info;
+    size_t live;
+    (void)state;
+    (void)kind_handle(RLOCK_KIND_MUTEX, "key");
+    live = virtual_memory.live;
+    SAME(describe(), RLOCK_OK);
+    virtual_memory.failed = false;
+    virtual_memory.fail_at = 1;
+    reply(RLOCK_OP_INSPECT, scripted_list(&info));
+    virtual_memory.fail_at = 0;
+    SAME(virtual_memory.failed, true);
+    SAME(told.count, 1);
+    SAME(told.info.status, RLOCK_ERR_NOMEM);
+    SAME(told.info.who_count, 0);
+    assert_null(told.info.who);
+    assert_null(told.info.token);
+    SAME(told.info.token_len, 0);
+    SAME(virtual_memory.live, live);
+}
+
+#endif /* RLOCK__HAS_DESCRIPTIONS */
+
 /* Each question has a timer; the table of timers grows now and then. */
 static void question_for_whose_timer_there_is_no_memory_is_not_asked(void **state) {
     rlock_options options;

@@ -987,6 +987,23 @@ static void reader_names_the_writer_of_its_owner_while_that_holds(void **state) 
     SAME(writer_of(mine), 0);
 }
 
+#if RLOCK__HAS_TOKENS
+/* A request names a writer by its number alone, which is one of this client. */
+static void reader_does_not_name_a_writer_that_another_client_began(void **state) {
+    struct owner *writer = owned(RLOCK_KIND_WRITE, "key", 7);
+    struct owner *mine = owned(RLOCK_KIND_READ, "key", 7);
+    (void)state;
+    SAME(rlock_adopt(writer->lock, "01234567-89ab-cdef-0123-456789abcdef:17:0", FOR_LONG,
+                     owner_on_event, writer),
+         RLOCK_OK);
+    owner_asked(writer, RLOCK_OK, RLOCK_ACQUIRED);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_done());
+    SAME(writer->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(writer_of(mine), 0);
+}
+#endif
+
 /* The server does not notify this reader, which is behind others: it must ask by itself. */
 static void reader_in_line_asks_as_soon_as_its_writer_is_granted(void **state) {
     int is_out;

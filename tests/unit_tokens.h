@@ -193,6 +193,45 @@ static void what_was_to_stay_and_is_not_there_ends_as_not_held(void **state) {
     SAME(stats().cleaning, 0);
 }
 
+/* No lock is there, so no renewal can come late: what an acquire may yet do is cleaned up. */
+static void what_was_to_stay_where_something_else_is_ends_as_not_held(void **state) {
+    struct owner *owner = holder("a", 10000);
+    (void)state;
+    SAME(owner_release_after(owner, 5000), RLOCK_OK);
+    idle();
+    reply(RLOCK_OP_RENEW, scripted_fault(RLOCK_FAULT_TYPE, "WRONGTYPE"));
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_NOT_HELD);
+    run_ms(100000);
+    SAME(asked(RLOCK_OP_RENEW), 1);
+    SAME(stats().cleaning, 0);
+}
+
+/* Nothing can come late of a renewal that the server did not execute, or that was not sent. */
+static void refused_last_renewal_leaves_a_doubt_unless_it_was_not_executed(void **state) {
+    static const struct {
+        rlock_fault fault;
+        bool undone;
+        int status;
+    } rows[] = {{RLOCK_FAULT_BUSY, true, RLOCK_OK},
+                {RLOCK_FAULT_DOWN, false, RLOCK_OK},
+                {RLOCK_FAULT_BUSY, false, RLOCK_ERR_UNKNOWN}};
+    size_t i;
+    (void)state;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct owner *owner = holder("a", 10000);
+        rlock_answer answer = scripted_fault(rows[i].fault, "later");
+        answer.undone = rows[i].undone;
+        SAME(owner_release_after(owner, 5000), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RENEW, answer);
+        SAME(owner->seen[RLOCK_RELEASED].count, 0);
+        (void)retried(RLOCK_OP_RENEW);
+        reply(RLOCK_OP_RENEW, scripted_done());
+        SAME(owner->seen[RLOCK_RELEASED].status, rows[i].status);
+    }
+    SAME(asked(RLOCK_OP_RELEASE), 0);
+}
+
 static void what_stays_is_not_handed_on_and_the_next_waiter_asks_the_server(void **state) {
     struct owner *owner = holder("a", 10000), *waits = handle("a");
     (void)state;
@@ -414,6 +453,21 @@ static void adoption_without_an_answer_ends_by_the_command_timeout(void **state)
     }
 }
 
+/* There is no connection from the beginning: it ends with what keeps the client from one. */
+static void adoption_without_a_connection_ends_with_the_fault_of_that(void **state) {
+    struct owner *owner;
+    (void)state;
+    g.store.unsent = true;
+    scripted_down(&g.store, RLOCK_FAULT_AUTH, "WRONGPASS");
+    idle();
+    owner = adopter("a", 60000);
+    run_ms(10000);
+    SAME(owner->seen[RLOCK_ACQUIRED].count, 1);
+    SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_ERR_AUTH);
+    assert_string_equal(owner->seen[RLOCK_ACQUIRED].text, "WRONGPASS");
+    nothing_is_released();
+}
+
 static void lost_connection_ends_an_adoption(void **state) {
     struct owner *owner = adopter("a", 10000);
     (void)state;
@@ -498,6 +552,96 @@ static void client_that_is_freed_during_an_adoption_forgets_it(void **state) {
     SAME(owner->seen[RLOCK_ACQUIRED].count, 0);
     SAME(asked(RLOCK_OP_RELEASE), 0);
     SAME(owner_release(owner), RLOCK_ERR_CLOSED);
+}
+
+static void free_its_client(struct owner *owner, const rlock_event *event) {
+    (void)owner, (void)event;
+    free_client();
+}
+
+/* Until its callback it is the other process's, which may go on with it. */
+static void client_that_is_freed_before_the_callback_of_an_adoption_leaves_it(void **state) {
+    struct owner *first = adopter("a", 10000), *second = adopter("b", 10000);
+    struct scripted_request *one = &g.store.log[0], *two = &g.store.log[1];
+    (void)state;
+    first->react = free_its_client;
+    scripted_answer(&g.store, one, scripted_done());
+    scripted_answer(&g.store, two, scripted_done());
+    idle();
+    SAME(first->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+    SAME(second->seen[RLOCK_ACQUIRED].count, 0);
+    SAME(asked(RLOCK_OP_RELEASE), 1);
+    assert_string_equal(scripted_last(&g.store, RLOCK_OP_RELEASE)->key, "a");
+}
+
+/* Who waited for the key meanwhile knows then that it is taken; permits are not. */
+static void waiter_learns_from_an_adoption_that_the_key_is_held(void **state) {
+    int shared;
+    (void)state;
+    for (shared = 0; shared <= RLOCK__HAS_KINDS; shared++) {
+        const char *key = shared ? "permits" : "a";
+        struct owner *holds, *waits;
+        g.kind = shared ? RLOCK_KIND_SEMAPHORE : RLOCK_KIND_MUTEX;
+        g.store.unsent = true;
+        holds = adopter(key, 60000);
+        waits = handle(key);
+        SAME(owner_acquire(waits, 500, 10000), RLOCK_OK);
+        idle();
+        reply(RLOCK_OP_RENEW, scripted_done());
+        SAME(holds->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+        run_ms(600);
+        SAME(waits->seen[RLOCK_ACQUIRED].status, shared ? RLOCK_ERR_CONN : RLOCK_ERR_TIMEOUT);
+    }
+}
+
+#if RLOCK__HAS_KINDS
+/* The server notifies the client that made the token: this one has to look, and to register. */
+static void adopted_hold_that_others_share_is_registered_by_a_look(void **state) {
+    struct owner *owner;
+    (void)state;
+    g.kind = RLOCK_KIND_SEMAPHORE;
+    g.store.checks_by_hand = true;
+    owner = adopted("a", 60000);
+    run_ms(90);
+    assert_null(out(RLOCK_OP_RENEW));
+    run_ms(50);
+    SAME(need(RLOCK_OP_RENEW)->lease_ms, 0);
+    assert_string_equal(need(RLOCK_OP_RENEW)->id, PROOF_ID);
+    reply(RLOCK_OP_RENEW, scripted_plain(RLOCK_OUTCOME_GONE));
+    SAME(owner->seen[RLOCK_LOST].reason, RLOCK_REASON_DELETED);
+}
+#endif
+
+/* Refused or adopted, and its memory is given back in either case. */
+static void every_failing_allocation_of_an_adoption_is_survived(void **state) {
+    uint64_t n;
+    int refused = 0;
+    (void)state;
+    for (n = 1; n < 20; n++) {
+        struct owner *owner = handle("a");
+        size_t live = virtual_memory.live;
+        int status;
+        virtual_memory.failed = false;
+        virtual_memory.fail_at = n;
+        status = owner_adopt(owner, PROOF, 10000);
+        virtual_memory.fail_at = 0;
+        ok_or_nomem(status);
+        if (!virtual_memory.failed) {
+            idle();
+            reply(RLOCK_OP_RENEW, scripted_done());
+            SAME(owner->seen[RLOCK_ACQUIRED].status, RLOCK_OK);
+            break;
+        }
+        idle();
+        refused += status != RLOCK_OK;
+        SAME(owner->events, 0);
+        SAME(asked(RLOCK_OP_RENEW), 0);
+        SAME(stats().waiting, 0);
+        BETWEEN(virtual_memory.live, live, live + 1000); /* what one operation needs is kept */
+        owner_free(owner);
+        SAME(stats().handles, 0);
+    }
+    BETWEEN(refused, 2, 19);
 }
 
 static struct owner *waits_behind;

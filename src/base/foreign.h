@@ -55,7 +55,7 @@ static size_t rlock__secret_span(const rlock__secret *secret, const char *text, 
     size_t span = rlock__secret_at(secret, text, at), i;
     for (i = 1; i < span; i++) {
         size_t more = rlock__secret_at(secret, text, at + i);
-        span = more && i + more > span ? i + more : span;
+        span = i + more > span ? i + more : span;
     }
     return span;
 }

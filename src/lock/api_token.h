@@ -26,15 +26,14 @@ static bool rlock__store_can(const rlock_client *client, unsigned what) {
     if ((client->store->can & what) == what) {
         return true;
     }
-    if (client->life != RLOCK__CLOSED) {
-        rlock_client_log(
-            client, RLOCK_LOG_ERROR,
-            what == RLOCK_STORE_STAYS
-                ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
-                : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
-                              "acquired a token can use it"),
-            NULL);
-    }
+    RLOCK_ASSERT(client->life != RLOCK__CLOSED); /* where nothing is held, nor adopted */
+    rlock_client_log(
+        client, RLOCK_LOG_ERROR,
+        what == RLOCK_STORE_STAYS
+            ? RLOCK__TEXT("rlock_release_after: in this store a hold ends with its client")
+            : RLOCK__TEXT("rlock_token and rlock_adopt: in this store only the client that "
+                          "acquired a token can use it"),
+        NULL);
     return false;
 }
 

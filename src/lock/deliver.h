@@ -55,11 +55,9 @@ static int64_t rlock__read_clock(const rlock *lock) {
 }
 
 RLOCK__NOINLINE static int64_t rlock__left_ms(const rlock *lock, int64_t now_us) {
-    int64_t left_us;
     RLOCK_ASSERT(lock->claim);
-    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING);
-    left_us = lock->claim->until_us - now_us;
-    return left_us > 0 ? left_us / 1000 : 0;
+    RLOCK_ASSERT(lock->claim->phase == RLOCK__HOLDING && lock->claim->until_us > now_us);
+    return (lock->claim->until_us - now_us) / 1000;
 }
 
 static void rlock__op_deliver(rlock__ready *ready, char **words) {

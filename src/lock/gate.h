@@ -182,11 +182,11 @@ static void rlock__gate_track_keys(rlock__gate *gate, bool on) {
     const rlock__item *item;
     uint32_t i;
     RLOCK_ASSERT(client->life != RLOCK__CLOSED);
-    RLOCK_ASSERT(!gate->tracked || client->tracked);
-    if (on && !gate->tracked) {
-        client->tracked++;
-    } else if (!on && gate->tracked) {
+    RLOCK_ASSERT((on || gate->tracked) && (!gate->tracked || client->tracked));
+    if (!on) {
         client->tracked--;
+    } else if (!gate->tracked) {
+        client->tracked++;
     }
     gate->tracked = on;
     for (i = 0; (item = rlock__gate_key(gate, i)) != NULL; i++) {

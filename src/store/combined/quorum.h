@@ -202,7 +202,8 @@ static void rlock__vote_ask(rlock__vote *vote, uint8_t op, int64_t lease_ms) {
     }
     ask->op = op;
     ask->flags = (uint8_t)(op == RLOCK_OP_ACQUIRE ? flags : 0u);
-    if (op == RLOCK_OP_INSPECT && round) {
+    RLOCK_ASSERT(op < RLOCK_OP_INSPECT || round); /* behind its round a question is given back */
+    if (op == RLOCK_OP_INSPECT) {
         ask->flags = round->flags;
     }
     ask->lease_ms = lease_ms;
@@ -917,7 +918,8 @@ static void rlock__server_down(void *owner, const rlock_part *part, rlock_fault 
     }
     quorum->up = false;
     fault = rlock__quorum_fault(quorum, faults);
-    for (i = 0; server->fault != fault && i < quorum->count; i++) { /* the words of that fault */
+    for (i = 0; server->fault != fault; i++) { /* the words of that fault */
+        RLOCK_ASSERT(i < quorum->count);
         if (quorum->servers[i].where == RLOCK__SERVER_DOWN && quorum->servers[i].fault == fault) {
             server = &quorum->servers[i];
         }
