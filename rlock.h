@@ -17449,8 +17449,8 @@ static rlock__claim *rlock__adopted_new(rlock *lock, const rlock__proof *proof) 
     return claim;
 }
 
-/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
-static bool rlock__adopt_begin(rlock__claim *claim) {
+/* Asks for it by a renewal: an acquire could take a key that is free. */
+static void rlock__adopt_begin(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock_request *request;
     RLOCK_ASSERT(rlock__adopting(claim));
@@ -17458,12 +17458,10 @@ static bool rlock__adopt_begin(rlock__claim *claim) {
     rlock__list_append(&gate->claims, &claim->link);
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
-    if (request) {
-        rlock__claim_arm(claim);
-        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
-        rlock__claim_submit(claim, request);
-    }
-    return request != NULL;
+    RLOCK_ASSERT(request); /* one was reserved when the claim began */
+    rlock__claim_arm(claim);
+    rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+    rlock__claim_submit(claim, request);
 }
 
 static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t lease_ms,
@@ -17483,10 +17481,7 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
     lock->renews = rlock__renews(lock, lease_ms);
     lock->wait_until_us = claim->until_us =
         rlock__add_ms(client->now_us, client->command_timeout_ms);
-    if (!rlock__adopt_begin(claim)) {
-        rlock__claim_gone(claim);
-        return RLOCK_ERR_NOMEM;
-    }
+    rlock__adopt_begin(claim);
     return RLOCK_OK;
 }
 
@@ -17543,4 +17538,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: 1e18d5932ebccb06 */
+/* tools/join makes this file of src/: edit that. Digest of all above: da56e9c35b156519 */

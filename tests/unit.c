@@ -430,11 +430,6 @@ static const struct CMUnitTest singles[] = {
     CASE(questions_end_when_the_connection_does),
     CASE(answered_question_is_not_ended_again),
     CASE(question_that_was_answered_is_not_ended_by_the_end_of_a_shutdown),
-#if RLOCK__HAS_DESCRIPTIONS
-    CASE(list_of_holders_is_told_or_why_there_is_none),
-    CASE(store_that_lists_nobody_where_somebody_is_does_not_list),
-    CASE(list_without_memory_ends_its_question_as_such),
-#endif
     CASE(question_for_whose_timer_there_is_no_memory_is_not_asked),
     CASE(question_of_a_freed_client_is_not_answered),
     CASE(client_may_be_freed_or_asked_in_the_callback_of_a_question),

@@ -853,6 +853,25 @@ static void vote_whose_renewal_is_taken_back_lasts_no_longer(void **state) {
     vote_may_be_renewed_late(false);
 }
 
+/* ... but of what was not executed, or was not sent, nothing can come late. */
+static void vote_whose_renewal_was_refused_unexecuted_lasts_as_long_as_the_next(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    rlock_answer undone = scripted_fault(RLOCK_FAULT_BUSY, "LOADING");
+    (void)state;
+    undone.undone = true;
+    SAME(owner_renew(owner, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, undone);
+    reply(RLOCK_OP_RENEW, 1, 1, scripted_fault(RLOCK_FAULT_DOWN, "not sent"));
+    reply(RLOCK_OP_RENEW, 2, 3, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
+    SAME(owner_renew(owner, 6 * LEASE_MS), RLOCK_OK);
+    SAME(scripted_need(&servers[0], RLOCK_OP_RENEW)->lease_ms, 6 * LEASE_MS);
+    SAME(scripted_need(&servers[1], RLOCK_OP_RENEW)->lease_ms, 6 * LEASE_MS);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+    SAME(owner->seen[RLOCK_RENEWED].count, 2);
+    SAME(rlock_remaining_ms(owner->lock), validity_ms(6 * LEASE_MS));
+}
+
 /* A vote whose release is under way does not stand, although nobody has heard of its end. */
 static void vote_that_is_being_given_back_saves_no_hold(void **state) {
     struct owner *owner = handle("key");
@@ -964,6 +983,28 @@ static void key_that_a_server_keeps_for_less_is_not_sure_to_stay(void **state) {
     SAME(owner->seen[RLOCK_RENEWED].status, RLOCK_OK);
     SAME(on_released_after(owner, 6 * LEASE_MS), RLOCK_OK);
     SAME(scripted_need(&servers[0], RLOCK_OP_RENEW)->lease_ms, LEASE_MS);
+    reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
+    SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
+    SAME(cleaning(), 0);
+}
+
+/* The first may come late, and so may the last, which cuts further. */
+static void key_whose_last_renewal_is_not_answered_either_is_asked_for_its_rest(void **state) {
+    struct owner *owner = holder(SERVERS, LEASE_MS);
+    int i;
+    (void)state;
+    SAME(owner_renew(owner, LEASE_MS), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, 1, unknown());
+    reply(RLOCK_OP_RENEW, 1, SERVERS - 1, scripted_done());
+    SAME(on_released_after(owner, 5000), RLOCK_OK);
+    reply(RLOCK_OP_RENEW, 0, SERVERS, unknown());
+    SAME(owner->seen[RLOCK_RELEASED].count, 0);
+    for (i = 0; i < 100 && asked(RLOCK_OP_RENEW) == 0; i++) {
+        virtual_run_ms(&g.loop, 10);
+    }
+    for (i = 0; i < SERVERS; i++) {
+        BETWEEN(scripted_need(&servers[i], RLOCK_OP_RENEW)->lease_ms, 3900, 4999);
+    }
     reply(RLOCK_OP_RENEW, 0, MAJORITY, scripted_done());
     SAME(owner->seen[RLOCK_RELEASED].status, RLOCK_ERR_UNKNOWN);
     SAME(cleaning(), 0);
@@ -1168,6 +1209,222 @@ static void question_that_is_not_answered_ends(void **state) {
     SAME(told.status, RLOCK_ERR_UNKNOWN);
     SAME(asked(RLOCK_OP_INSPECT), 0);
 }
+
+#if RLOCK__HAS_DESCRIPTIONS
+
+static struct {
+    int count, status;
+    size_t who_count;
+    char tokens[32], untold[64]; /* of the list, each behind a blank; why there is none */
+} listed;
+
+static void on_list(rlock_client *client, const rlock_info *info, void *user) {
+    size_t i, n = 0;
+    (void)client, (void)user;
+    listed.count++;
+    listed.status = info->status;
+    listed.who_count = info->who_count;
+    SAME(info->who == NULL, info->who_count == 0);
+    for (i = 0; i < info->who_count; i++) {
+        SAME(info->who[i].description != NULL, i == 0);
+        n += (size_t)snprintf(listed.tokens + n, sizeof listed.tokens - n, " %s",
+                              info->who[i].token);
+    }
+    snprintf(listed.untold, sizeof listed.untold, "%s", info->untold != NULL ? info->untold : "");
+}
+
+static void describe(void) {
+    rlock_options options;
+    memset(&options, 0, sizeof options);
+    memset(&listed, 0, sizeof listed);
+    options.key = "key";
+    SAME(rlock_describe(g.client, &options, on_list, NULL), RLOCK_OK);
+    virtual_idle(&g.loop);
+}
+
+static rlock_answer with_list(size_t count, const char *untold) {
+    static rlock_who who[3];
+    static rlock_info info;
+    static const char *const tokens[] = {"one", "other", "third"};
+    rlock_answer answer = standing(1, 700);
+    size_t i;
+    info = *answer.info;
+    for (i = 0; i < count; i++) {
+        who[i].token = tokens[i];
+        who[i].token_len = strlen(tokens[i]);
+        who[i].description = i == 0 ? "node 7" : NULL;
+    }
+    info.who = count ? who : NULL;
+    info.who_count = count;
+    info.untold = untold;
+    answer.info = &info;
+    return answer;
+}
+
+static void longest_list_of_a_server_is_told(void **state) {
+    (void)state;
+    describe();
+    SAME(scripted_need(&servers[0], RLOCK_OP_INSPECT)->flags, RLOCK_REQUEST_DESCRIBE);
+    reply(RLOCK_OP_INSPECT, 0, 1, with_list(1, NULL));
+    reply(RLOCK_OP_INSPECT, 1, 1, with_list(3, NULL));
+    reply(RLOCK_OP_INSPECT, 2, 1, with_list(2, NULL));
+    SAME(listed.status, RLOCK_OK);
+    assert_string_equal(listed.tokens, " one other third");
+    assert_string_equal(listed.untold, "");
+}
+
+static void list_of_one_server_is_told_where_others_have_none(void **state) {
+    (void)state;
+    describe();
+    reply(RLOCK_OP_INSPECT, 0, 1, with_list(0, NULL));
+    reply(RLOCK_OP_INSPECT, 1, 1, with_list(0, "NOPERM"));
+    reply(RLOCK_OP_INSPECT, 2, 1, with_list(2, NULL));
+    SAME(listed.status, RLOCK_OK);
+    assert_string_equal(listed.tokens, " one other");
+    describe();
+    reply(RLOCK_OP_INSPECT, 0, 1, with_list(0, "NOPERM"));
+    reply(RLOCK_OP_INSPECT, 1, 2, with_list(0, NULL));
+    SAME(listed.status, RLOCK_OK);
+    SAME(listed.who_count, 0);
+    assert_string_equal(listed.untold, "NOPERM");
+}
+
+/* Each in turn: the lists of two servers, and that of the answer. */
+static void list_for_which_there_is_no_memory_is_left_out_or_ends_as_such(void **state) {
+    size_t live = 0;
+    int n, others = 0, refused = 0;
+    (void)state;
+    (void)handle("key"); /* the key is known, and stays so */
+    for (n = 0; n < 10; n++) {
+        describe();
+        virtual_memory.failed = false;
+        virtual_memory.fail_at = (uint64_t)n;
+        reply(RLOCK_OP_INSPECT, 0, 1, with_list(1, NULL));
+        reply(RLOCK_OP_INSPECT, 1, 2, with_list(2, NULL));
+        virtual_memory.fail_at = 0;
+        SAME(listed.count, 1);
+        if (n > 0 && !virtual_memory.failed) {
+            break;
+        }
+        others += listed.status == RLOCK_OK && n > 0;
+        refused += listed.status == RLOCK_ERR_NOMEM;
+        SAME(listed.who_count, listed.status == RLOCK_OK ? 2 : 0);
+        SAME(virtual_memory.live, live ? live : virtual_memory.live);
+        live = virtual_memory.live;
+    }
+    SAME(others, 2);
+    SAME(refused, 1);
+}
+
+/* There is somebody, and the store does not say who; or there is nobody. */
+static void store_that_lists_nobody_where_somebody_is_does_not_list(void **state) {
+    rlock_config config = config_on(&servers[0].store);
+    int there;
+    (void)state;
+    virtual_client_free(&g.loop, g.client);
+    SAME(rlock_client_new(&g.client, &config), RLOCK_OK);
+    scripted_up(&servers[0]);
+    for (there = 0; there < 4; there++) { /* bits: a holder, a waiter */
+        rlock_info info;
+        rlock_answer answer = with_list(0, NULL);
+        info = *answer.info;
+        info.holders = there & 1;
+        info.waiters = there >> 1;
+        answer.info = &info;
+        describe();
+        reply(RLOCK_OP_INSPECT, 0, 1, answer);
+        SAME(listed.status, RLOCK_OK);
+        SAME(listed.who_count, 0);
+        assert_string_equal(listed.untold,
+                            there ? RLOCK__TEXT("this store does not list holders") : "");
+    }
+    describe();
+    reply(RLOCK_OP_INSPECT, 0, 1, with_list(0, "NOPERM"));
+    assert_string_equal(listed.untold, "NOPERM");
+}
+
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * What its servers are given.
+ */
+
+static bool map_nothing(void *user, const char *host, int port, char *new_host, size_t room,
+                        int *new_port) {
+    (void)user, (void)host, (void)port, (void)new_host, (void)room, (void)new_port;
+    return false;
+}
+
+static bool map_of_its_own(void *user, const char *host, int port, char *new_host, size_t room,
+                           int *new_port) {
+    return map_nothing(user, host, port, new_host, room, new_port);
+}
+
+static void addresses_of_a_server_are_mapped_by_its_own_or_by_the_one_of_all(void **state) {
+    rlock_config nodes[2], config;
+    int i;
+    (void)state;
+    teardown(NULL);
+    memset(&g, 0, sizeof g);
+    memset(nodes, 0, sizeof nodes);
+    virtual_begin(&g.loop);
+    for (i = 0; i < 2; i++) {
+        scripted_begin(&servers[i], &g.loop);
+        nodes[i].store = &servers[i].store;
+    }
+    nodes[1].map_address = map_of_its_own;
+    nodes[1].map_user = &nodes[1];
+    SAME(rlock_quorum_new(&g.store, nodes, 2), RLOCK_OK);
+    config = config_on(g.store);
+    config.map_address = map_nothing;
+    config.map_user = &config;
+    SAME(rlock_client_new(&g.client, &config), RLOCK_OK);
+    assert_true(servers[0].config.map_address == map_nothing);
+    assert_ptr_equal(servers[0].config.map_user, &config);
+    assert_true(servers[1].config.map_address == map_of_its_own);
+    assert_ptr_equal(servers[1].config.map_user, &nodes[1]);
+}
+
+#if RLOCK__HAS_CREDENTIALS
+
+static struct {
+    int calls[SERVERS], status[SERVERS];
+    char password[16];
+} given;
+
+static int take_credentials(void *state, bool sentinels, const char *username,
+                            const char *password) {
+    size_t i = (size_t)((struct scripted *)state - servers);
+    (void)sentinels, (void)username;
+    given.calls[i]++;
+    snprintf(given.password, sizeof given.password, "%s", password);
+    return given.status[i];
+}
+
+/* One that takes none is left out; if all do, or one has no memory, the call says so. */
+static void credentials_go_to_each_server_that_takes_some(void **state) {
+    int i;
+    (void)state;
+    memset(&given, 0, sizeof given);
+    SAME(rlock_client_set_credentials(g.client, NULL, "secret-1"), RLOCK_ERR_ARG);
+    for (i = 1; i < SERVERS; i++) {
+        servers[i].store.set_credentials = take_credentials;
+    }
+    SAME(rlock_client_set_credentials(g.client, NULL, "secret-2"), RLOCK_OK);
+    assert_string_equal(given.password, "secret-2");
+    given.status[1] = given.status[4] = RLOCK_ERR_ARG; /* the same said by the store */
+    SAME(rlock_client_set_credentials(g.client, NULL, "secret-3"), RLOCK_OK);
+    given.status[2] = RLOCK_ERR_NOMEM;
+    SAME(rlock_client_set_credentials(g.client, NULL, "secret-4"), RLOCK_ERR_NOMEM);
+    given.status[3] = RLOCK_ERR_NOMEM;
+    given.status[2] = RLOCK_OK;
+    SAME(rlock_client_set_credentials(g.client, NULL, "secret-5"), RLOCK_ERR_NOMEM);
+    for (i = 0; i < SERVERS; i++) {
+        SAME(given.calls[i], i == 0 ? 0 : 4);
+    }
+}
+
+#endif
 
 /* ------------------------------------------------------------------------------------------------
  * Memory that runs out.
@@ -1653,6 +1910,7 @@ int main(int argc, char **argv) {
         CASE(renewal_says_how_long_a_vote_may_last),
         CASE(vote_whose_renewal_may_come_late_lasts_no_longer),
         CASE(vote_whose_renewal_is_taken_back_lasts_no_longer),
+        CASE(vote_whose_renewal_was_refused_unexecuted_lasts_as_long_as_the_next),
         CASE(vote_that_is_being_given_back_saves_no_hold),
         CASE(vote_whose_lease_ran_out_saves_no_hold),
         CASE(no_vote_is_won_back_where_no_majority_stands),
@@ -1660,6 +1918,7 @@ int main(int argc, char **argv) {
 #if RLOCK__HAS_TOKENS
         CASE(key_stays_when_a_majority_has_the_last_renewal),
         CASE(key_that_a_server_keeps_for_less_is_not_sure_to_stay),
+        CASE(key_whose_last_renewal_is_not_answered_either_is_asked_for_its_rest),
         CASE(client_that_goes_sends_the_last_renewal_of_what_stays),
         CASE(tokens_of_a_quorum_are_its_own),
 #endif
@@ -1674,6 +1933,16 @@ int main(int argc, char **argv) {
         CASE(two_questions_at_once_are_two),
         CASE(force_is_heard_by_every_server),
         CASE(question_that_is_not_answered_ends),
+#if RLOCK__HAS_DESCRIPTIONS
+        CASE(longest_list_of_a_server_is_told),
+        CASE(list_of_one_server_is_told_where_others_have_none),
+        CASE(list_for_which_there_is_no_memory_is_left_out_or_ends_as_such),
+        CASE(store_that_lists_nobody_where_somebody_is_does_not_list),
+#endif
+#endif
+        CASE(addresses_of_a_server_are_mapped_by_its_own_or_by_the_one_of_all),
+#if RLOCK__HAS_CREDENTIALS
+        CASE(credentials_go_to_each_server_that_takes_some),
 #endif
         CASE(every_failing_allocation_is_survived),
         CASE(acquire_without_memory_is_reported_and_harms_no_other),

@@ -141,8 +141,8 @@ static rlock__claim *rlock__adopted_new(rlock *lock, const rlock__proof *proof) 
     return claim;
 }
 
-/* Asks for it by a renewal: an acquire could take a key that is free. False: no memory. */
-static bool rlock__adopt_begin(rlock__claim *claim) {
+/* Asks for it by a renewal: an acquire could take a key that is free. */
+static void rlock__adopt_begin(rlock__claim *claim) {
     rlock__gate *gate = claim->lock->gate;
     rlock_request *request;
     RLOCK_ASSERT(rlock__adopting(claim));
@@ -150,12 +150,10 @@ static bool rlock__adopt_begin(rlock__claim *claim) {
     rlock__list_append(&gate->claims, &claim->link);
     request =
         rlock__claim_request(claim, RLOCK_OP_RENEW, claim->lock->lease_ms, gate->client->now_us);
-    if (request) {
-        rlock__claim_arm(claim);
-        rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
-        rlock__claim_submit(claim, request);
-    }
-    return request != NULL;
+    RLOCK_ASSERT(request); /* one was reserved when the claim began */
+    rlock__claim_arm(claim);
+    rlock__report(claim, RLOCK_REPORT_ASKED, RLOCK_OK);
+    rlock__claim_submit(claim, request);
 }
 
 static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t lease_ms,
@@ -175,10 +173,7 @@ static int rlock__adopt_start(rlock *lock, const rlock__proof *proof, int64_t le
     lock->renews = rlock__renews(lock, lease_ms);
     lock->wait_until_us = claim->until_us =
         rlock__add_ms(client->now_us, client->command_timeout_ms);
-    if (!rlock__adopt_begin(claim)) {
-        rlock__claim_gone(claim);
-        return RLOCK_ERR_NOMEM;
-    }
+    rlock__adopt_begin(claim);
     return RLOCK_OK;
 }
 
