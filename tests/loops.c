@@ -1138,6 +1138,12 @@ static void poll_runs_until_it_is_stopped_or_has_nothing_left(void **state) {
     hooks.set_timer(hooked, 0);
     rlock_poll_run((rlock_poll *)loop);
     assert_string_equal(trail, "tt");
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], RLOCK_IO_READ), 0);
+    hooks.idle(hooked, true);
+    rlock_poll_run((rlock_poll *)loop); /* a client that is idle is nothing to wait for */
+    hooks.idle(hooked, false);
+    assert_int_equal(hooks.watch(hooked, &io_a, pipe_a[0], 0), 0);
+    assert_string_equal(trail, "tt");
 }
 
 /* ------------------------------------------------------------------------------------------------
