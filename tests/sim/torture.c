@@ -887,6 +887,129 @@ static void shut_down(void) {
     EXPECT(told(hands[3], RLOCK_ACQUIRED) == RLOCK_ERR_CLOSED);
 }
 
+/* Who holds goes on, and who waits does not; the drain ends when its time or the holds do. */
+static void drained(void) {
+    struct hand *hands[5];
+    struct actor *actor = busy_client(hands);
+    if (actor == NULL) {
+        return;
+    }
+    actor_drain(actor, 700);
+    run_ms(100);
+    EXPECT(told(hands[2], RLOCK_ACQUIRED) == RLOCK_ERR_CLOSED);
+    EXPECT(told(hands[3], RLOCK_ACQUIRED) == RLOCK_ERR_CLOSED);
+    EXPECT(hands[1]->holds && !actor->done);
+    drop(hands[1]);
+    run_ms(1500);
+    if (!actor->done) {
+        sim_failed("a drain does not end in its time");
+    }
+    EXPECT(actor->shutdown_status == RLOCK_OK);
+}
+
+/* The password is another one from now on. A client that could not take it keeps the old one. */
+static void new_password(void) {
+    struct sim_server *server = &sim.servers[0];
+    struct actor *actor = client();
+    struct hand *hand = handle(actor, 0), *other = handle(actor, 1);
+    struct sim_line *line;
+    int status = RLOCK_ERR_NOMEM, tries;
+    take(hand, 3000);
+    server->password = server->model->password = "changed";
+    for (tries = 0; tries < 2 && actor != NULL && status == RLOCK_ERR_NOMEM; tries++) {
+        status = CALL(rlock_client_set_credentials(actor->client, "default", "changed"));
+    }
+    if (status != RLOCK_OK) {
+        server->password = server->model->password = "secret";
+    }
+    EXPECT(status == RLOCK_OK);
+    take(other, 400);
+    drop(other);
+    line = line_at(0);
+    if (line != NULL) {
+        sim_reset(line);
+    }
+    run_ms(300);
+    take(other, 400);
+    EXPECT(hand->holds);
+    drop(other);
+    drop(hand);
+}
+
+/* A handle beside those of the oracle, which knows nothing of a hold that goes on elsewhere. */
+struct raw {
+    rlock *lock;
+    int count, status; /* of its last operation */
+};
+
+static void on_raw(rlock *lock, const rlock_event *event, void *user) {
+    struct raw *raw = (struct raw *)user;
+    if (oracle.calls > 0 || lock != raw->lock || (event->kind != RLOCK_LOST && raw->count > 0)) {
+        sim_failed("a callback that may not come");
+    }
+    if (event->kind != RLOCK_LOST) {
+        raw->count++;
+        raw->status = event->status;
+    }
+}
+
+static void raw_new(struct raw *raw, struct actor *actor) {
+    rlock_options options;
+    memset(raw, 0, sizeof *raw);
+    memset(&options, 0, sizeof options);
+    options.key = "given on";
+    options.kind = is(FAIR) ? RLOCK_KIND_FAIR : RLOCK_KIND_MUTEX;
+    options.fencing = is(FENCED);
+    options.on_lost = on_raw;
+    options.user = raw;
+    if (actor != NULL && CALL(rlock_new(&raw->lock, actor->client, &options)) != RLOCK_OK) {
+        raw->lock = NULL;
+    }
+}
+
+/* Waits for the end of what was asked for; a call that is refused has ended. */
+static bool raw_ends(struct raw *raw, int status) {
+    int64_t end_us = sim.now_us + 4000000;
+    raw->count = status == RLOCK_OK ? 0 : 1;
+    raw->status = status;
+    while (raw->count == 0 && sim.now_us < end_us) {
+        sim_run_until(sim.now_us + 500);
+    }
+    if (raw->count == 0) {
+        sim_failed("an operation does not end");
+    }
+    return raw->status == RLOCK_OK;
+}
+
+/* A hold goes on in another client, which lets it go; the next one stays for a while. */
+static void given_on(void) {
+    char token[RLOCK_TOKEN_MAX] = "";
+    struct actor *actor = client();
+    struct raw one, other;
+    bool had = false;
+    raw_new(&one, actor);
+    raw_new(&other, client());
+    if (one.lock != NULL && other.lock != NULL) {
+        had = raw_ends(&one, CALL(rlock_acquire(one.lock, 0, 1000, on_raw, &one))) &&
+              CALL(rlock_token(one.lock, token, sizeof token)) > 0 &&
+              raw_ends(&other, CALL(rlock_adopt(other.lock, token, 1000, on_raw, &other)));
+        EXPECT(had && rlock_is_held(other.lock));
+        had = raw_ends(&other, CALL(rlock_release(other.lock, on_raw, &other)));
+        EXPECT(had);
+    }
+    if (one.lock != NULL) {
+        rlock_free(one.lock);
+    }
+    if (other.lock != NULL) {
+        had = raw_ends(&other, CALL(rlock_acquire(other.lock, 2000, 1000, on_raw, &other))) &&
+              raw_ends(&other, CALL(rlock_release_after(other.lock, 300, on_raw, &other)));
+        EXPECT(had);
+        had = raw_ends(&other, CALL(rlock_acquire(other.lock, 2000, 1000, on_raw, &other)));
+        EXPECT(had);
+        rlock_free(other.lock);
+    }
+}
+
 /* Want of memory in the free itself keeps no key: what a release needs is there since its hold. */
 static void free_for_good(struct actor *actor) {
     uint64_t before = sim.failures;
@@ -1068,6 +1191,13 @@ static const struct scenario scenarios[] = {
     {"heartbeats", heartbeat, 0},
     {"shutdown", shut_down, 0},
     {"shutdown, memory", shut_down, MEMORY},
+    {"drain", drained, 0},
+    {"drain, memory", drained, MEMORY},
+    {"new password", new_password, SHAKEN},
+    {"new password, in pieces", new_password, SHAKEN | NARROW},
+    {"adoption, and a hold that stays", given_on, FENCED},
+    {"adoption, and a hold that stays, Redisson", given_on, REDISSON},
+    {"adoption, and a hold that stays, fair", given_on, FAIR},
     {"free of a client", client_freed, 0},
     {"free of a client, Redisson", client_freed, REDISSON},
     {"free of a client, memory", client_freed, MEMORY},
