@@ -4960,9 +4960,9 @@ static bool rlock__is_host(const char *host, size_t len) {
             return false;
         }
     }
-    RLOCK_ASSERT(i <= RLOCK__HOST_MAX);
+    RLOCK_ASSERT(i <= RLOCK__HOST_MAX && (!i || i == len)); /* nothing of one that is too long */
     text[i] = 0;
-    return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
+    return i && (!strchr(text, ':') || rlock__numeric(text));
 }
 
 #if RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER
@@ -7195,18 +7195,16 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
 #if RLOCK__HAS_NAMES
 
 /* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
- * False: there is none. */
-static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
+ */
+static void rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     rlock__sentinel *sentinel = redis->sentinel;
-    uint32_t i;
-    for (i = 0; i < sentinel->count; i++) {
-        if (strcmp(sentinel->hosts[i].name, name) == 0) {
-            sentinel->at = i;
-            rlock__sentinel_turn(sentinel);
-            return true;
-        }
+    uint32_t i = 0;
+    while (strcmp(sentinel->hosts[i].name, name) != 0) {
+        i++;
+        RLOCK_ASSERT(i < sentinel->count); /* no other name is asked for */
     }
-    return false;
+    sentinel->at = i;
+    rlock__sentinel_turn(sentinel);
 }
 
 #endif /* RLOCK__HAS_NAMES */
@@ -7493,7 +7491,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_closed rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
-#define rlock__sentinel_turns_to(redis, name) false
+#define rlock__sentinel_turns_to(redis, name) ((void)(redis), (void)(name))
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 
@@ -7526,12 +7524,14 @@ static void rlock__redis_strays(rlock__redis *redis, const char *text) {
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
-    return redis->quarantine && rlock_client_now_us(redis->client) < redis->quarantine->until_us;
+    RLOCK_ASSERT(redis->quarantine);
+    return rlock_client_now_us(redis->client) < redis->quarantine->until_us;
 }
 
 /* True if an acquire waits until it is known whether the server may grant. */
 static bool rlock__quarantine_waits(const rlock__redis *redis) {
-    return redis->quarantine && (redis->quarantine->asked || redis->quarantine->unmapped);
+    RLOCK_ASSERT(redis->quarantine);
+    return redis->quarantine->asked || redis->quarantine->unmapped;
 }
 
 /* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of
@@ -8293,13 +8293,14 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
     rlock__conn *conn = lookup->conn;
     bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
     char *host = lookup->host; /* NULL: nobody asked */
-    bool wanted =
-        waits && host &&
-        (strcmp(host, conn->endpoint->host) == 0 ||
-         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    bool its = waits && host && strcmp(host, conn->endpoint->host) == 0;
+    bool former = waits && host && !its && count && rlock__is_sentinel(conn);
+    if (former) {
+        rlock__sentinel_turns_to(conn->redis, host);
+    }
     lookup->host = NULL;
     rlock__dealloc(host);
-    if (wanted) {
+    if (its || former) {
         rlock__conn_found(conn, addresses, count, "the host's name was not found");
         rlock__conn_tend(conn);
     }
@@ -8542,7 +8543,8 @@ static char *rlock__description_name(const rlock_client *client, const char *tex
     at += strlen(strcpy(at, rlock_client_id(client)));
     *at++ = ':';
     for (; *text; text++) {
-        if (*text > ' ' && *text < 127 && *text != '%') {
+        unsigned char byte = (unsigned char)*text;
+        if (byte > ' ' && byte < 127 && byte != '%') {
             *at++ = *text;
             continue;
         }
@@ -8683,7 +8685,8 @@ static void rlock__on_tokens(redisAsyncContext *ac, void *raw, void *data) {
     told = conn->redis->told;
     if (reply->type == REDIS_REPLY_ERROR) {
         rlock__told_refused(told, reply);
-    } else if (!told->tokens) {
+    } else {
+        RLOCK_ASSERT(!told->tokens); /* the names before them began anew */
         told->tokens = rlock__copy(reply->str, (size_t)reply->len);
         told->tokens_len = (size_t)reply->len;
     }
@@ -17538,4 +17541,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: da56e9c35b156519 */
+/* tools/join makes this file of src/: edit that. Digest of all above: ca7125943ab67e1f */

@@ -39,9 +39,9 @@ static bool rlock__is_host(const char *host, size_t len) {
             return false;
         }
     }
-    RLOCK_ASSERT(i <= RLOCK__HOST_MAX);
+    RLOCK_ASSERT(i <= RLOCK__HOST_MAX && (!i || i == len)); /* nothing of one that is too long */
     text[i] = 0;
-    return i && i == len && (!strchr(text, ':') || rlock__numeric(text));
+    return i && (!strchr(text, ':') || rlock__numeric(text));
 }
 
 #if RLOCK__HAS_SENTINEL || RLOCK__HAS_CLUSTER

@@ -386,13 +386,14 @@ static void rlock__on_name(rlock_name *name, const struct sockaddr *const *addre
     rlock__conn *conn = lookup->conn;
     bool waits = conn->state == RLOCK__CONN_OPENING && !conn->ac && !rlock__conn_asks(conn);
     char *host = lookup->host; /* NULL: nobody asked */
-    bool wanted =
-        waits && host &&
-        (strcmp(host, conn->endpoint->host) == 0 ||
-         (count && rlock__is_sentinel(conn) && rlock__sentinel_turns_to(conn->redis, host)));
+    bool its = waits && host && strcmp(host, conn->endpoint->host) == 0;
+    bool former = waits && host && !its && count && rlock__is_sentinel(conn);
+    if (former) {
+        rlock__sentinel_turns_to(conn->redis, host);
+    }
     lookup->host = NULL;
     rlock__dealloc(host);
-    if (wanted) {
+    if (its || former) {
         rlock__conn_found(conn, addresses, count, "the host's name was not found");
         rlock__conn_tend(conn);
     }

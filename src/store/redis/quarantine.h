@@ -34,12 +34,14 @@
 
 /* True if the server may grant nothing now. */
 static bool rlock__quarantined(const rlock__redis *redis) {
-    return redis->quarantine && rlock_client_now_us(redis->client) < redis->quarantine->until_us;
+    RLOCK_ASSERT(redis->quarantine);
+    return rlock_client_now_us(redis->client) < redis->quarantine->until_us;
 }
 
 /* True if an acquire waits until it is known whether the server may grant. */
 static bool rlock__quarantine_waits(const rlock__redis *redis) {
-    return redis->quarantine && (redis->quarantine->asked || redis->quarantine->unmapped);
+    RLOCK_ASSERT(redis->quarantine);
+    return redis->quarantine->asked || redis->quarantine->unmapped;
 }
 
 /* Returns what is wrong with the key of a lock where there are markers, or NULL: it may be that of

@@ -121,18 +121,16 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
 #if RLOCK__HAS_NAMES
 
 /* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
- * False: there is none. */
-static bool rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
+ */
+static void rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     rlock__sentinel *sentinel = redis->sentinel;
-    uint32_t i;
-    for (i = 0; i < sentinel->count; i++) {
-        if (strcmp(sentinel->hosts[i].name, name) == 0) {
-            sentinel->at = i;
-            rlock__sentinel_turn(sentinel);
-            return true;
-        }
+    uint32_t i = 0;
+    while (strcmp(sentinel->hosts[i].name, name) != 0) {
+        i++;
+        RLOCK_ASSERT(i < sentinel->count); /* no other name is asked for */
     }
-    return false;
+    sentinel->at = i;
+    rlock__sentinel_turn(sentinel);
 }
 
 #endif /* RLOCK__HAS_NAMES */
@@ -419,7 +417,7 @@ static bool rlock__sentinel_no(const rlock__redis *redis) {
 #define rlock__sentinel_closed rlock__sentinel_nothing
 #define rlock__sentinel_proved rlock__sentinel_nothing
 #define rlock__sentinel_disproved rlock__sentinel_nothing
-#define rlock__sentinel_turns_to(redis, name) false
+#define rlock__sentinel_turns_to(redis, name) ((void)(redis), (void)(name))
 #define rlock__sentinel_wanted rlock__sentinel_no
 #define rlock__sentinel_waited rlock__sentinel_no
 

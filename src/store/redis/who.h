@@ -63,7 +63,8 @@ static char *rlock__description_name(const rlock_client *client, const char *tex
     at += strlen(strcpy(at, rlock_client_id(client)));
     *at++ = ':';
     for (; *text; text++) {
-        if (*text > ' ' && *text < 127 && *text != '%') {
+        unsigned char byte = (unsigned char)*text;
+        if (byte > ' ' && byte < 127 && byte != '%') {
             *at++ = *text;
             continue;
         }
@@ -204,7 +205,8 @@ static void rlock__on_tokens(redisAsyncContext *ac, void *raw, void *data) {
     told = conn->redis->told;
     if (reply->type == REDIS_REPLY_ERROR) {
         rlock__told_refused(told, reply);
-    } else if (!told->tokens) {
+    } else {
+        RLOCK_ASSERT(!told->tokens); /* the names before them began anew */
         told->tokens = rlock__copy(reply->str, (size_t)reply->len);
         told->tokens_len = (size_t)reply->len;
     }
