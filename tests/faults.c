@@ -166,6 +166,8 @@ static void user_may_do_everything(void) {
 #include "faults_sentinel.h"
 #include "faults_cluster.h"
 #include "faults_secrets.h"
+#include "faults_credentials.h"
+#include "faults_who.h"
 
 /* ---- the group ---- */
 
@@ -253,6 +255,7 @@ static const struct clustered_skip skipped[] = {
     {"keys_of_two_slots_are_refused_and_leave_nothing", NO_CLUSTER},
     {"refused_handshake_is_done_without_or_ends_the_connection", "it has a database, and replicas"},
     {"question_that_is_cut_off_is_asked_again", "a node is asked when its slots are known"},
+    {"push_connection_that_has_the_new_ones_is_kept", "it looks at what a server's store has"},
     {"time_for_replicas_is_bounded", "it looks at what a server's store has"},
     {"server_killed_without_data_notifies_the_holder",
      "a node that starts says CLUSTERDOWN for two seconds, and so to the check of the hold"},
@@ -524,6 +527,21 @@ int main(int argc, char **argv) {
         TEST(secret_that_sentinels_repeat_is_shown_nowhere),
         TEST(secret_that_nodes_repeat_is_shown_nowhere),
         TEST(words_of_tls_are_shown_like_a_servers),
+        TEST(answer_before_the_new_rights_counts_unless_they_are_the_reason),
+        TEST(release_before_the_new_rights_ends_as_it_is_answered),
+        TEST(credentials_that_follow_each_other_are_accepted_once),
+        TEST(wrong_answer_to_new_credentials_ends_the_connection),
+        TEST(push_connection_that_has_the_new_ones_is_kept),
+        TEST(new_credentials_hurry_only_who_was_refused_the_old_ones),
+        TEST(client_that_could_not_send_new_credentials_may_be_freed_at_once),
+        TEST(credentials_for_which_there_is_no_memory_are_refused),
+        TEST(credentials_that_cannot_be_sent_are_those_of_the_next_connection),
+        TEST(list_is_as_long_as_it_is_well_formed),
+        TEST(list_of_a_server_that_says_more_is_cut),
+        TEST(list_that_is_refused_comes_with_the_first_reason),
+        TEST(list_that_is_cut_off_is_an_unknown_answer),
+        TEST(client_may_be_freed_while_a_list_is_asked_for),
+        TEST(list_for_which_there_is_no_memory_is_refused_or_left_out),
     };
 
     return clustered_run("faults", tests, sizeof tests / sizeof *tests, skipped, group_begins,
