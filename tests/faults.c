@@ -71,6 +71,17 @@ static int command_append(redisContext *c, const char *command, size_t len) {
     return refused ? REDIS_ERR : redisAppendFormattedCommand(c, command, len);
 }
 
+/* Whether this machine has ::1: as it is; no version 6; no such address; or it has. */
+static enum sixes { SIX_AS_IT_IS, NO_SIX, SIX_WITHOUT_ADDRESS, SIX } sixes;
+
+static int socket_get(int family, int type, int protocol) {
+    return sixes == NO_SIX ? -1 : socket(sixes == SIX_AS_IT_IS ? family : AF_INET, type, protocol);
+}
+
+static int address_get(int fd, const struct sockaddr *address, socklen_t len) {
+    return sixes == SIX_AS_IT_IS ? bind(fd, address, len) : sixes == SIX ? 0 : -1;
+}
+
 #include "clustered.h"
 
 #define RLOCK_MALLOC(n) memory_get(n)
@@ -80,6 +91,8 @@ static int command_append(redisContext *c, const char *command, size_t len) {
 #define redisAsyncFormattedCommand command_add
 #define redisAppendFormattedCommand command_append
 #define getpeername(fd, peer, len) peer_name(fd, peer, len)
+#define socket(family, type, protocol) socket_get(family, type, protocol)
+#define bind(fd, address, len) address_get(fd, address, len)
 #define mmap(at, size, access, flags, fd, offset) page_map(at, size, access, flags, fd, offset)
 #define madvise(at, size, advice) page_advise(at, size, advice)
 #define RLOCK_IMPLEMENTATION
@@ -89,6 +102,8 @@ static int command_append(redisContext *c, const char *command, size_t len) {
 #undef redisAsyncFormattedCommand
 #undef redisAppendFormattedCommand
 #undef getpeername
+#undef socket
+#undef bind
 #undef mmap
 #undef madvise
 
@@ -219,6 +234,7 @@ static int test_ends(void **state) {
     memory_lasts = commands_last = 0;
     memory_stays_out = no_boottime = no_getrandom = false;
     pages = PAGES;
+    sixes = SIX_AS_IT_IS;
     kit_reset();
     stage_ends();
     liars_end();
@@ -527,6 +543,17 @@ int main(int argc, char **argv) {
         TEST(secret_that_sentinels_repeat_is_shown_nowhere),
         TEST(secret_that_nodes_repeat_is_shown_nowhere),
         TEST(words_of_tls_are_shown_like_a_servers),
+        TEST(host_that_is_longer_than_an_address_is_a_name),
+        TEST(localhost_is_reached_whatever_version_6_is_here),
+        TEST(name_is_asked_for_again_after_a_lack_of_memory),
+        TEST(name_that_is_reported_twice_is_taken_once),
+        TEST(name_of_a_later_sentinel_is_found_among_all),
+        TEST(name_that_is_wanted_again_is_waited_for_again),
+        TEST(client_whose_store_gets_no_memory_is_refused),
+        TEST(cluster_that_gets_no_memory_is_refused),
+        TEST(node_whose_replicas_are_not_asked_yet_is_not_left),
+        TEST(client_that_listens_to_sharded_channels_is_freed_during_a_wait),
+        TEST(hook_may_fork_while_the_nodes_are_closed),
         TEST(answer_before_the_new_rights_counts_unless_they_are_the_reason),
         TEST(release_before_the_new_rights_ends_as_it_is_answered),
         TEST(credentials_that_follow_each_other_are_accepted_once),

@@ -1555,4 +1555,141 @@ static void node_without_slots_may_say_moved(void **state) {
     (void)client;
 }
 
+/* A client of a cluster that gets no memory for what its configuration says. */
+static void cluster_that_gets_no_memory_is_refused(void **state) {
+    bool ended = false;
+    unsigned n;
+
+    (void)state;
+    for (n = 1; !ended; n++) {
+        rlock_config config = fleet_begins();
+        rlock_client *client = NULL;
+        int status;
+
+        config.password = "secret";
+        memory_lasts = n;
+        status = rlock_client_new(&client, &config);
+        ended = memory_lasts > 0;
+        memory_lasts = 0;
+        assert_int_equal(status, ended ? RLOCK_OK : RLOCK_ERR_NOMEM);
+        rlock_client_free(client);
+    }
+    assert_true(n > 5);
+}
+
+/* Once the client has gone nobody takes an answer. */
+static const char *node_answers_who_is_there(const struct stage_conn *conn,
+                                             const struct words *words) {
+    return stage.client == NULL ? "" : node_answers(conn, words);
+}
+
+static const char *push_hangs_at_the_first(const struct stage_conn *conn,
+                                           const struct words *words) {
+    bool push = conn->watching && conn->home == SERVER(0);
+
+    return push && liar_hears(words, "INFO server") ? "" : node_answers(conn, words);
+}
+
+/* The first WAIT leaves when the push connection is there: until then the node is not left. */
+static void node_whose_replicas_are_not_asked_yet_is_not_left(void **state) {
+    rlock_config config = fleet_begins();
+    const char *key = key_of(8192, 16383);
+    rlock_client *client;
+    struct owner *o, *other;
+
+    (void)state;
+    config.replicas = 1;
+    config.command_timeout_ms = 10000;
+    client = kit_client(&config);
+    o = owner_new(client, key_of(0, 8191));
+    other = owner_new(client, key);
+    stage.script = push_hangs_at_the_first;
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(100);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    assert_false(stage_heard("WAIT"));
+    slots_are(0, 0, 8191, 2);
+    node_redirects(1, "MOVED", slot_of(key), 2);
+    assert_int_equal(stage_acquire(other, 0, 60000), RLOCK_OK);
+    stage_runs(3000);
+    assert_int_equal(node_of(client, 0)->slots, 0);
+    assert_non_null(node_of(client, 0)->redis);
+    stage_says(node_conn(0, true), "$0\r\n\r\n");
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 100), RLOCK_OK);
+    stage_runs(3000);
+    assert_null(node_of(client, 0)->redis);
+}
+
+/* A WAIT is out: the releases go on the push connection too, which listens to sharded channels. */
+static void client_that_listens_to_sharded_channels_is_freed_during_a_wait(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+    struct owner *held, *waits, *asks;
+
+    (void)state;
+    fleet.by_channels = true;
+    stage.script = node_answers_who_is_there;
+    config.wire = RLOCK_WIRE_REDISSON;
+    config.replicas = 1;
+    client = kit_client(&config);
+    held = owner_new(client, key_of(0, 8191));
+    waits = owner_new(client, key_of(0, 8191));
+    asks = owner_new(client, key_of(0, 8191));
+    assert_int_equal(stage_acquire(held, 0, 60000), RLOCK_OK);
+    fleet.taken = true;
+    assert_int_equal(rlock_acquire(waits->lock, RLOCK_FOREVER, 60000, owner_told, waits), RLOCK_OK);
+    stage_runs(500);
+    assert_true(stage_heard("SSUBSCRIBE"));
+    fleet.taken = false;
+    fleet.wait = "";
+    assert_int_equal(rlock_acquire(asks->lock, 0, 60000, owner_told, asks), RLOCK_OK);
+    stage_runs(5);
+    stage.trail[0] = '\0';
+    rlock_client_free(client);
+    kit_clients[0] = NULL;
+    stage_serves();
+    assert_true(stage_heard("\nUNSUBSCRIBE") || strncmp(stage.trail, "UNSUBSCRIBE", 11) == 0);
+    assert_true(stage_heard("SUNSUBSCRIBE"));
+    assert_int_equal(stage_count("CLIENT REPLY"), 1);
+}
+
+static bool forks_at_the_end, forked_child;
+
+static void fork_when_it_ends(void *user, const rlock_report *report) {
+    (void)user;
+    if (forks_at_the_end && report->kind == RLOCK_REPORT_DISCONNECTED) {
+        pid_t pid = fork();
+
+        forks_at_the_end = false;
+        forked_child = pid == 0;
+        assert_true(pid == 0 || waitpid(pid, NULL, 0) == pid);
+    }
+}
+
+/* The hook forks while the first of two nodes is closed: the child closes neither, and says nothing
+ * on the connections of its parent. */
+static void hook_may_fork_while_the_nodes_are_closed(void **state) {
+    rlock_config config = fleet_begins();
+    rlock_client *client;
+
+    (void)state;
+    stage.script = node_answers_who_is_there;
+    config.on_event = fork_when_it_ends;
+    client = kit_client(&config);
+    assert_int_equal(stage_acquire(owner_new(client, key_of(0, 8191)), 0, 60000), RLOCK_OK);
+    assert_int_equal(stage_acquire(owner_new(client, key_of(8192, 16383)), 0, 60000), RLOCK_OK);
+    stage_runs(100);
+    stage.trail[0] = '\0';
+    forks_at_the_end = true;
+    rlock_client_free(client);
+    kit_clients[0] = NULL;
+    if (forked_child) {
+        _exit(0);
+    }
+    assert_false(forks_at_the_end);
+    stage_serves();
+    assert_int_equal(stage_count("CLIENT REPLY"), 2); /* of each node one, of the parent alone */
+    assert_null(stage.client);
+}
+
 #endif /* TESTS_FAULTS_CLUSTER_H */

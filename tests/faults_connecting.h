@@ -140,6 +140,7 @@ static void role_is_told_by_hello_where_info_is_refused(void **state) {
     } rows[] = {
         {"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$4\r\nrole\r\n$7\r\nreplica\r\n", RLOCK_ERR_SERVER},
         {"*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$4\r\nrole\r\n$6\r\nmaster\r\n", RLOCK_OK},
+        {"*4\r\n:1\r\n:2\r\n$4\r\nrole\r\n$5\r\nslave\r\n", RLOCK_ERR_SERVER},
         {"*3\r\n$6\r\nserver\r\n:1\r\n$4\r\nrole\r\n", RLOCK_OK},
         {"-ERR unknown command 'HELLO'\r\n", RLOCK_OK},
         {"-LOADING the dataset\r\n", RLOCK_ERR_SERVER},
@@ -948,6 +949,76 @@ static void last_good_address_serves_while_the_resolver_fails(void **state) {
     names_are(list, 2);
     stage_runs(1000);
     assert_true(kit_stats(client).up);
+}
+
+/* No address of version 6 is as long. */
+static void host_that_is_longer_than_an_address_is_a_name(void **state) {
+    rlock_config config;
+    rlock_client *client = NULL;
+    char host[61];
+
+    (void)state;
+    stage_begins();
+    memset(host, 'a', sizeof host - 1);
+    host[sizeof host - 1] = '\0';
+    config = stage_config(RLOCK_WIRE_STRING);
+    config.unix_path = NULL;
+    config.host = host;
+    config.loop.resolve = NULL;
+    assert_int_equal(rlock_client_new(&client, &config), RLOCK_ERR_ARG);
+    assert_non_null(strstr(kit_log_text, "a host name needs loop.resolve"));
+}
+
+/* It stands for ::1 too where this machine has that. */
+static void localhost_is_reached_whatever_version_6_is_here(void **state) {
+    enum sixes way;
+
+    (void)state;
+    for (way = NO_SIX; way <= SIX; way++) {
+        rlock_config config;
+        struct owner *o;
+
+        stage_begins();
+        sixes = way;
+        config = stage_config(RLOCK_WIRE_STRING);
+        config.unix_path = NULL;
+        config.host = "localhost";
+        config.port = stage_on_tcp();
+        o = owner_new(kit_client(&config), "k");
+        assert_int_equal(stage_acquire(o, 0, 60000), RLOCK_OK);
+        assert_int_equal(redis_of(kit_clients[0])->endpoint.count, way == SIX ? 2 : 1);
+        assert_int_equal(stage.names, 0);
+    }
+}
+
+/* Wherever memory fails once, the attempt is refused or made again. */
+static void name_is_asked_for_again_after_a_lack_of_memory(void **state) {
+    unsigned n = 0;
+    bool ended;
+
+    (void)state;
+    do {
+        struct owner *o;
+        int port, i;
+
+        stage_begins();
+        port = stage_on_tcp();
+        o = owner_new(named_client(port), "k");
+        memory_lasts = ++n;
+        rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o);
+        stage_runs(10);
+        ended = memory_lasts > 0;
+        memory_lasts = 0;
+        for (i = 0; i < 20 && !rlock_is_held(o->lock); i++) { /* refused, it may ask again */
+            rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o);
+            stage_runs(100);
+            if (stage.name != NULL) {
+                name_is(INADDR_LOOPBACK);
+            }
+        }
+        assert_true(rlock_is_held(o->lock));
+    } while (!ended);
+    assert_true(n > 3);
 }
 
 #endif /* TESTS_FAULTS_CONNECTING_H */

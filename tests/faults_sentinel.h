@@ -1265,4 +1265,119 @@ static void other_fields_beside_sentinels_are_checked(void **state) {
     refused_for(&config, "needs loop.resolve");
 }
 
+/* A name that is reported twice, or unasked, is nobody's; the one that is waited for counts. */
+static void name_that_is_reported_twice_is_taken_once(void **state) {
+    struct owner *o = with_sentinels("old.example", "new.example");
+    rlock_name *name;
+
+    (void)state;
+    stage_runs(RLOCK__PATIENCE_MS);
+    name = stage_takes_name("old.example");
+    rlock_on_resolved_all(name, NULL, 0);
+    rlock_on_resolved_all(name, NULL, 0);
+    stage_runs(10);
+    assert_int_equal(o->seen[RLOCK_ACQUIRED], 0);
+    host_is("new.example", SENTINEL(1));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* Of three: its turn was the second. */
+static void name_of_a_later_sentinel_is_found_among_all(void **state) {
+    static char list[96];
+    rlock_config config = quay_begins();
+    struct owner *o;
+
+    (void)state;
+    snprintf(list, sizeof list, "a.example:%d,b.example:%d,c.example:%d", quay.port, quay.port,
+             quay.port);
+    config.sentinels = list;
+    o = owner_new(kit_client(&config), "k");
+    assert_int_equal(rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o), RLOCK_OK);
+    stage_runs(2 * RLOCK__PATIENCE_MS + 50);
+    assert_int_equal(stage.names, 3);
+    host_is("b.example", SENTINEL(1));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+    assert_true(quay.of[1].asked > 0);
+}
+
+/* The Sentinels name a host, another one, and the first again, whose name is still asked for: that
+ * is a new attempt, which has its time. */
+static void name_that_is_wanted_again_is_waited_for_again(void **state) {
+    static const char *const hosts[] = {"one.example", "two.example", "one.example"};
+    rlock_config config = quay_begins();
+    rlock_client *client;
+    struct owner *o;
+    int i, of;
+
+    (void)state;
+    config.command_timeout_ms = 20000;
+    client = kit_client(&config);
+    o = owner_new(client, "k");
+    all_are(HIDES_EPOCH); /* each answer is taken for a newer one */
+    for (i = 0; i < 3; i++) {
+        for (of = 0; of < SENTINELS; of++) {
+            quay.of[of].host = hosts[i];
+        }
+        if (i == 0) {
+            rlock_acquire(o->lock, RLOCK_FOREVER, 60000, owner_told, o);
+        }
+        stage_runs(1500);
+    }
+    assert_int_equal(stage.names, 2);
+    assert_int_equal(kit_stats(client).faults, 0);
+    assert_null(strstr(kit_log_text, "the name is not resolved"));
+    host_is("one.example", SERVER(0));
+    assert_int_equal(stage_wait(o, RLOCK_ACQUIRED, 0), RLOCK_OK);
+}
+
+/* Many servers, each with Sentinels, replicas and a quarantine: also the room for the timers of all
+ * of them is asked for. `plain` of them have no Sentinels. */
+static int quorum_opens(rlock_store *store, rlock_config *config, bool *ended) {
+    rlock_client *client = NULL;
+    int status;
+
+    config->store = store;
+    status = rlock_client_new(&client, config);
+    *ended = memory_lasts > 0;
+    memory_lasts = 0;
+    rlock_client_free(client);
+    return status;
+}
+
+static void client_whose_store_gets_no_memory_is_refused(void **state) {
+    enum { MEMBERS = 6 };
+    int plain, i;
+
+    (void)state;
+    for (plain = 0; plain < 4; plain++) {
+        rlock_config config = quay_begins(), members[MEMBERS];
+        rlock_store *store = NULL;
+        bool ended = false;
+        unsigned n;
+
+        for (i = 0; i < MEMBERS; i++) {
+            members[i] = config;
+            members[i].password = "secret";
+            if (i < plain) {
+                members[i].sentinels = members[i].sentinel_primary = NULL;
+                members[i].unix_path = stage.path;
+            }
+        }
+        assert_int_equal(rlock_quorum_new(&store, members, MEMBERS), RLOCK_OK);
+        config.sentinels = config.sentinel_primary = NULL;
+        config.description = "web-3 \xc3\xa4";
+        config.quarantine_ms = 60000;
+        config.replicas = 1;
+        for (n = 1; !ended; n++) {
+            int status;
+
+            memory_lasts = n;
+            status = quorum_opens(store, &config, &ended);
+            assert_int_equal(status, ended ? RLOCK_OK : RLOCK_ERR_NOMEM);
+        }
+        assert_true(n > 50);
+        rlock_quorum_free(store);
+    }
+}
+
 #endif /* TESTS_FAULTS_SENTINEL_H */
