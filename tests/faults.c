@@ -523,6 +523,7 @@ int main(int argc, char **argv) {
         TEST(grant_between_two_questions_is_not_forgotten),
         TEST(client_that_is_freed_during_a_wait_releases_its_holds),
         TEST(client_that_is_freed_without_a_wait_releases_once),
+        TEST(client_without_its_push_connection_is_freed_during_a_wait),
         TEST(first_question_waits_for_the_push_connection),
         TEST(time_for_replicas_is_bounded),
         TEST(redirection_may_have_more_words),

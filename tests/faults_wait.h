@@ -663,6 +663,31 @@ static void client_that_is_freed_without_a_wait_releases_once(void **state) {
     assert_string_equal(released_aside, "");
 }
 
+/* A WAIT is out, and the push connection has just gone: one connection says what can be said. */
+static void client_without_its_push_connection_is_freed_during_a_wait(void **state) {
+    rlock_client *client = synced(":2\r\n");
+    struct owner *held = held_beside(client), *asks = owner_new(client, "k");
+
+    (void)state;
+    stage_runs(500);
+    waits_end_so("");
+    stage.script = notes_releases_aside;
+    assert_int_equal(rlock_acquire(asks->lock, 0, 0, owner_told, asks), RLOCK_OK);
+    stage_runs(5);
+    assert_true(rlock_is_held(held->lock));
+    stage_hangs_up(stage_conn(true));
+    stage_looks();
+    assert_false(kit_stats(client).pushing);
+    stage.trail[0] = released_aside[0] = '\0';
+    rlock_client_free(client);
+    kit_clients[0] = NULL;
+    stage_conn(false)->blocked_us = 0; /* the WAIT ends, so that the rest is heard */
+    stage_serves();
+    assert_int_equal(stage_count("CLIENT REPLY"), 1);
+    assert_int_equal(stage_count(RELEASED_IN_FULL), 1);
+    assert_string_equal(released_aside, "");
+}
+
 static const char *handshake_without_push(const struct stage_conn *conn,
                                           const struct words *words) {
     return conn->watching && liar_hears(words, "INFO server") ? "" : NULL;

@@ -93,7 +93,7 @@ static void list_is_as_long_as_it_is_well_formed(void **state) {
                 {NULL, "h 5000 30 abc", "none", 0},
                 {NULL, "h 5000 3 abc", "none", 1}, /* a token of others is short, */
                 {NULL, "h 5000 38 01234567890123456789012345678901234567", "none", 1},
-                {"name=rlock:%41%41%41%41%41%41%41%41%41%41%41%41%41 x\n", NULL, "none", 1}};
+                {"id=1 name=rlock:%41%41%41%41%41%41%41%41%41%41%41%41%41 x\n", NULL, "none", 1}};
     size_t i;
 
     (void)state;
@@ -163,9 +163,12 @@ static void list_that_is_cut_off_is_an_unknown_answer(void **state) {
     for (i = 0; i < 4; i++) {
         for (tokens = 0; tokens < 2; tokens++) {
             rlock_client *client = who_begins();
-            const char *good = tokens ? who.tokens : who.names;
+            const char *names = who.names, *list = who.tokens, *info = who.info;
 
             *(tokens ? &who.tokens : &who.names) = replies[i];
+            if (*replies[i] == '\0') { /* else what follows is taken for it */
+                who.tokens = who.info = "";
+            }
             assert_int_equal(asks_who(client, "k"), RLOCK_OK);
             stage_runs(1);
             if (*replies[i] == '\0') {
@@ -175,7 +178,9 @@ static void list_that_is_cut_off_is_an_unknown_answer(void **state) {
             assert_int_equal(who.told, 1);
             assert_int_equal(who.status, RLOCK_ERR_UNKNOWN);
             assert_false(who.listed);
-            *(tokens ? &who.tokens : &who.names) = good;
+            who.names = names;
+            who.tokens = list;
+            who.info = info;
             assert_int_equal(asks_who(client, "k"), RLOCK_OK);
             stage_runs(10);
             assert_int_equal(who.count, 1);
@@ -188,9 +193,10 @@ static void client_may_be_freed_while_a_list_is_asked_for(void **state) {
     rlock_client *client = who_begins();
 
     (void)state;
-    who.names = "";
+    who.names = who.tokens = who.info = "";
     assert_int_equal(asks_who(client, "k"), RLOCK_OK);
     stage_runs(1);
+    assert_true(stage_heard("CLIENT LIST"));
     kit_reset();
     assert_null(stage.client);
     assert_int_equal(who.told, 0);
