@@ -462,7 +462,7 @@ static bool poll_runs_out(void *loop) {
 
     while (clock_us() < limit_us) {
         if (!rlock_poll_alive(loop)) {
-            return true;
+            return !rlock_poll_once(loop, -1); /* without a limit it would wait for ever */
         }
         rlock_poll_once(loop, 10);
     }

@@ -41,7 +41,8 @@ static void bad_configurations_are_refused_with_a_log_line(void **state) {
     REFUSE_CONFIG(quarantine_ms, -1);
     REFUSE_CONFIG(quarantine_ms, 9);
     REFUSE_CONFIG(quarantine_ms, 86400001);
-    REFUSE_CONFIG(quarantine_ms, 10); /* the lease of a watchdog is longer */
+    REFUSE_CONFIG(quarantine_ms, 10);        /* the lease of a watchdog is longer */
+    REFUSE_CONFIG(url, "redis://127.0.0.1"); /* there is no store that it could name */
     SAME(g.store.opens, 0);
     SAME(virtual_memory.live, 0);
 }
