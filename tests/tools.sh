@@ -238,7 +238,7 @@ every_kind_of_failure_is_one() {
 suite_that_hangs_is_ended() {
     table "hangs | echo 'ok 1 - one'; sleep 1000 & sh -c 'sleep 1000; : $work/hangs' | 1"
     runs
-    ends_with 1 '1 passed, 1 failed' && grep -q '^    ended after four times its budget$' "$work/said" &&
+    ends_with 1 '1 passed, 1 failed' && grep -q '^    ended after [0-9]* s, far above its budget$' "$work/said" &&
         dies "$work/hangs"
 }
 
@@ -316,7 +316,7 @@ what_a_row_names_is_built_first() {
 }
 
 check every_kind_of_failure_is_one every_kind_of_failure_is_one
-check suite_that_hangs_is_ended_after_four_times_its_budget suite_that_hangs_is_ended
+check suite_that_hangs_is_ended_after_many_times_its_budget suite_that_hangs_is_ended
 if namespaces; then
     check runner_that_was_killed_leaves_nothing_of_its_suite killed_runner_leaves_nothing KILL
     check runner_that_was_ended_leaves_nothing_of_its_suite killed_runner_leaves_nothing TERM
