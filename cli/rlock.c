@@ -434,7 +434,7 @@ int main(int argc, char **argv) {
         cli.state_file == NULL) {
         cli_fail(CLI_FAILED, "rlock KEY -- COMMAND", "which command?");
     }
-    if (cli.kill_after_ms > cli.lease_ms / 5 * 2) { /* it is begun before a renewal is due */
+    if (cli.kill_after_ms > cli.lease_ms * 2 / 5) { /* it is begun before a renewal is due */
         cli_fail(CLI_FAILED, "Make the lease longer: see --lease",
                  "--kill-after %lld ms: more than two fifths of the lease, %lld ms",
                  (long long)cli.kill_after_ms, (long long)cli.lease_ms);

@@ -1224,10 +1224,11 @@ def drift_of_the_url_that_leaves_no_time_for_a_renewal_is_refused_at_the_start(p
         arguments = (*options, "-l", ms(LEASE_S), place.key, "--", "sh", "-c", f"echo ran; sleep {LEASE_S}")
         return place.says(*arguments, url=f"{place.server.url}?drift_permille={drift}")
 
-    for drift, *options in ((370,), (500,), (500, "--kill-after", "0"), (200, "--kill-after", ms(0.4 * LEASE_S))):
+    most = f"{round(LEASE_S * 1000) * 2 // 5}ms"
+    for drift, *options in ((370,), (500,), (500, "--kill-after", "0"), (200, "--kill-after", most)):
         code, out, err = says(drift, *options)
         assert code == FAILED and out == "" and "drift_permille" in err and "Set drift" in err, (drift, options, code, out, err)
-    for drift, *options in ((200,), (100, "--kill-after", ms(0.4 * LEASE_S))):
+    for drift, *options in ((200,), (100, "--kill-after", most)):
         assert says(drift, *options)[:2] == (0, "ran\n"), (drift, options)
 
 
