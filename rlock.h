@@ -7194,8 +7194,8 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
 
 #if RLOCK__HAS_NAMES
 
-/* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
- */
+/* Leads the connection to the Sentinel whose name was asked for in its turn, but is known only
+ * now. */
 static void rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     rlock__sentinel *sentinel = redis->sentinel;
     uint32_t i = 0;
@@ -12624,7 +12624,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     quorum->timeout_ms = config->command_timeout_ms;
     quorum->poll_ms = config->poll_ms;
     quorum->servers = (rlock__server *)(void *)(quorum + 1);
-    quorum->gives_back = RLOCK__HAS_REPLICAS && config->replicas > 0;
+    quorum->gives_back = config->replicas > 0;
     quorum->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     quorum->count = members->count;
     quorum->need = members->count / 2 + 1;
@@ -15716,8 +15716,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     event.reason = (rlock_reason)lock->ready.reason;
     event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        client->now_us =
-            rlock_client_clock_us(client); /* a callback before this one may have taken long */
+        /* A callback before this one may have taken long. */
+        client->now_us = rlock_client_clock_us(client);
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);
@@ -17541,4 +17541,4 @@ int rlock_adopt(rlock *lock, const char *token, int64_t lease_ms, rlock_callback
  * OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
  * SOFTWARE.
  */
-/* tools/join makes this file of src/: edit that. Digest of all above: ca7125943ab67e1f */
+/* tools/join makes this file of src/: edit that. Digest of all above: d1f5a950b101da49 */

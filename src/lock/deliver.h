@@ -167,8 +167,8 @@ static void rlock__lock_deliver(rlock__ready *ready, char **words) {
     event.reason = (rlock_reason)lock->ready.reason;
     event.text = lock->more ? lock->more->text : NULL;
     if (event.kind == RLOCK_ACQUIRED && event.status == RLOCK_OK) {
-        client->now_us =
-            rlock_client_clock_us(client); /* a callback before this one may have taken long */
+        /* A callback before this one may have taken long. */
+        client->now_us = rlock_client_clock_us(client);
         RLOCK_ASSERT(claim && claim->phase == RLOCK__HOLDING);
         if (claim->until_us <= client->now_us) {
             rlock__claim_lose(claim, RLOCK_REASON_EXPIRED, true);

@@ -1154,7 +1154,7 @@ static int rlock__quorum_open(const rlock_store *store, rlock_client *client,
     quorum->timeout_ms = config->command_timeout_ms;
     quorum->poll_ms = config->poll_ms;
     quorum->servers = (rlock__server *)(void *)(quorum + 1);
-    quorum->gives_back = RLOCK__HAS_REPLICAS && config->replicas > 0;
+    quorum->gives_back = config->replicas > 0;
     quorum->hears_itself = config->wire == RLOCK_WIRE_REDISSON;
     quorum->count = members->count;
     quorum->need = members->count / 2 + 1;

@@ -120,8 +120,8 @@ static void rlock__sentinel_turn(rlock__sentinel *sentinel) {
 
 #if RLOCK__HAS_NAMES
 
-/* Leads the connection to the Sentinel whose name was asked for in its turn, and is known only now.
- */
+/* Leads the connection to the Sentinel whose name was asked for in its turn, but is known only
+ * now. */
 static void rlock__sentinel_turns_to(rlock__redis *redis, const char *name) {
     rlock__sentinel *sentinel = redis->sentinel;
     uint32_t i = 0;
